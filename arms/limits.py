@@ -1,0 +1,45 @@
+"""The bounds of the profile language, each with its reason."""
+
+from __future__ import annotations
+
+# A page of text: far more than people write, small enough to parse in a few milliseconds.
+PROFILE_CHARACTERS_MAX = 8_192
+
+# Brackets in brackets. The parser recurses once a bracket: well inside Python's own stack.
+PROFILE_NESTING_MAX = 32
+
+# `/` and `//` levels. Hierarchies that people name (site, building, floor, room) stay below ten.
+PROFILE_LEVELS_MAX = 16
+
+# `attr=value` elements. An information space has at most 8 dimensions; the rest is matched only.
+PROFILE_ELEMENTS_MAX = 256
+
+# Alternatives once every `|` is multiplied out. Each becomes a box to route by and to index, and a
+# few brackets are enough to ask for thousands.
+PROFILE_ALTERNATIVES_MAX = 64
+
+# Parsed profiles kept by their text: sensors and watchers use the same few again and again, and
+# even if all were as large as allowed they would take some 100 MB.
+PARSED_PROFILES_KEPT = 1_024
+
+# Data of one message. A reading, a picture, a small document; larger things belong in a file whose
+# profile and place are posted.
+DATA_BYTES_MAX = 1024 * 1024
+
+# Ids, senders, credentials, and each side of a context entry.
+TEXT_FIELD_MAX = 256
+
+# Entries of a message's context.
+CONTEXT_ENTRIES_MAX = 32
+
+# A year and a day: what should outlive that is an archive's business, not a rendezvous'.
+TTL_SECONDS_MAX = 366 * 24 * 3600
+
+# Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
+REGIONS_KEPT = 8_192
+
+# Stored data that a new interest counts at one peer; a receipt says "at least" from there on.
+MATCHES_COUNTED_MAX = 1_000
+
+# Messages that one transaction deletes, so that posts never wait long behind a large delete.
+DELETES_PER_COMMIT = 1_000

@@ -1,0 +1,271 @@
+"""Associative Rendezvous messages: (header, action, data), and their form on the wire.
+
+The action says what happens at the rendezvous (Table 1 of the paper) and classifies the profile:
+`store` carries data, `notify_interest` advertises data that could come, the others carry interests.
+Modifiers make an action programmable (section 2.1: "other behaviors").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from arms.errors import MessageError
+from arms.limits import (
+    CONTEXT_ENTRIES_MAX,
+    DATA_BYTES_MAX,
+    REGIONS_KEPT,
+    TEXT_FIELD_MAX,
+    TTL_SECONDS_MAX,
+)
+from arms.profile import Profile
+from squid import Region, Space
+from squid.patterns import Absent
+
+
+class Action(StrEnum):
+    """What a message does at the rendezvous (Table 1)."""
+
+    STORE = "store"
+    RETRIEVE = "retrieve"
+    NOTIFY_DATA = "notify_data"
+    NOTIFY_INTEREST = "notify_interest"
+    DELETE_DATA = "delete_data"
+    DELETE_INTEREST = "delete_interest"
+
+
+ACTIONS = frozenset(action.value for action in Action)
+
+
+class Kind(StrEnum):
+    """What a stored profile is."""
+
+    DATA = "data"
+    INTEREST = "interest"
+    ADVERTISEMENT = "advertisement"
+
+
+STORED_AS: Mapping[Action, Kind] = {
+    Action.STORE: Kind.DATA,
+    Action.NOTIFY_DATA: Kind.INTEREST,
+    Action.NOTIFY_INTEREST: Kind.ADVERTISEMENT,
+}
+"""The actions whose messages stay at the rendezvous for their TTL, and what they are there."""
+
+AGGREGATES = ("count", "min", "max", "sum", "avg")
+
+
+@dataclass(frozen=True, slots=True)
+class Modifiers:
+    """How an action departs from "all matches, as they are"."""
+
+    limit: int | None = None
+    """At most this many matches; 1 is the paper's "any one"."""
+    aggregate: str | None = None
+    """One of AGGREGATES, computed on the way back instead of the matches themselves."""
+    attribute: str | None = None
+    """What the aggregate is taken of."""
+    only: str | None = None
+    """The id of the one message that a delete is meant for."""
+
+    def to_wire(self) -> list[Any]:
+        """Return the wire form."""
+        return [self.limit, self.aggregate, self.attribute, self.only]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Who sends what, about what, and for how long."""
+
+    profile: Profile
+    id: str
+    expires_ms: int = 0
+    """The end of the TTL, in milliseconds since the epoch; set where it enters the ring."""
+    sender: str = ""
+    reply_to: str = ""
+    """The address of the peer that can reach the sender."""
+    credential: str = ""
+    """What was posted with a credential is deleted or consumed only with the same one."""
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An AR message."""
+
+    header: Header
+    action: Action
+    data: bytes = b""
+    modifiers: Modifiers = Modifiers()
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.header.id
+
+    @property
+    def profile(self) -> Profile:
+        """The message's profile."""
+        return self.header.profile
+
+    @property
+    def stored_as(self) -> Kind | None:
+        """What the message is while it stays at the rendezvous; None when it does not stay."""
+        return STORED_AS.get(self.action)
+
+    def sent_by(self, sender: str, reply_to: str, expires_ms: int) -> Message:
+        """Return the message as it enters the ring: stamped with who sent it and its end."""
+        header = replace(self.header, sender=sender, reply_to=reply_to, expires_ms=expires_ms)
+        return replace(self, header=header)
+
+    def check(self, space: Space) -> None:
+        """Raise what is wrong with the message in this space, for the person who wrote it."""
+        if self.action is Action.STORE:
+            self.profile.as_data()
+            self._check_dimensions(space)
+        elif self.action is Action.NOTIFY_INTEREST:
+            self.profile.as_advertisement()
+        unknown = sorted(name for name in self.profile.attributes() if not space.knows(name))
+        if unknown:
+            known = ", ".join(sorted({d.name for d in space.dimensions} | space.attributes))
+            raise MessageError(
+                f"the space {space.name!r} is closed and does not know {', '.join(unknown)}; "
+                f"it knows {known}"
+            )
+        if len(self.data) > DATA_BYTES_MAX:
+            raise MessageError(
+                f"{len(self.data):,} bytes of data; a message carries at most {DATA_BYTES_MAX:,}"
+            )
+        region_of(space, self)
+
+    def _check_dimensions(self, space: Space) -> None:
+        """See that data have one place in the space: a dimension stands on one level only."""
+        given = self.profile.data_by_attribute()
+        for dimension in space.dimensions:
+            if len(given.get(dimension.name, ())) > 1:
+                raise MessageError(
+                    f"{dimension.name!r} is a dimension of the space {space.name!r}: data may give "
+                    "it once, on one level"
+                )
+
+    def to_wire(self) -> list[Any]:
+        """Return the message as msgpack can carry it."""
+        header = self.header
+        return [
+            header.id,
+            self.action.value,
+            str(header.profile),
+            header.expires_ms,
+            header.sender,
+            header.reply_to,
+            header.credential,
+            dict(header.context),
+            self.data,
+            self.modifiers.to_wire(),
+        ]
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Message:
+        """Read the wire form; `MessageError` says what does not fit."""
+        match wire:
+            case [
+                str() as id_,
+                str() as action,
+                str() as profile,
+                int() as expires_ms,
+                str() as sender,
+                str() as reply_to,
+                str() as credential,
+                dict() as context,
+                bytes() as data,
+                modifiers,
+            ] if action in ACTIONS:
+                _check_texts(id=id_, sender=sender, reply_to=reply_to, credential=credential)
+                header = Header(
+                    Profile.parse(profile),
+                    id_,
+                    expires_ms,
+                    sender,
+                    reply_to,
+                    credential,
+                    _context(context),
+                )
+                return cls(header, Action(action), data, _modifiers(modifiers))
+            case [_, str() as action, *_] if action not in ACTIONS:
+                raise MessageError(f"no action {action!r}; there are {', '.join(Action)}")
+            case _:
+                raise MessageError("what came is not a message")
+
+
+def check_ttl(seconds: float) -> float:
+    """Return the TTL when it is one."""
+    if not 0 <= seconds <= TTL_SECONDS_MAX:  # also False for NaN
+        raise MessageError(f"a TTL of {seconds} s; it must be 0 to {TTL_SECONDS_MAX:,} seconds")
+    return seconds
+
+
+def region_of(space: Space, message: Message) -> Region:
+    """Return the part of the information space that a message is about."""
+    return _region(space, message.profile, message.action)
+
+
+@lru_cache(REGIONS_KEPT)
+def _region(space: Space, profile: Profile, action: Action) -> Region:
+    if action is Action.STORE:
+        return space.point_region(profile.data_by_attribute())
+    if action is Action.NOTIFY_INTEREST:
+        return space.region([profile.data_by_attribute()], missing=Absent())
+    return space.region(profile.by_attribute())
+
+
+def _check_texts(**texts: str) -> None:
+    for name, text in texts.items():
+        if len(text) > TEXT_FIELD_MAX:
+            raise MessageError(f"{name} has {len(text)} characters; at most {TEXT_FIELD_MAX} fit")
+    if not texts["id"]:
+        raise MessageError("a message needs an id")
+
+
+def _context(context: Mapping[object, object]) -> Mapping[str, str]:
+    if len(context) > CONTEXT_ENTRIES_MAX:
+        raise MessageError(
+            f"a context of {len(context)} entries; at most {CONTEXT_ENTRIES_MAX} fit"
+        )
+    for key, value in context.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise MessageError("a context maps texts to texts")
+        if len(key) > TEXT_FIELD_MAX or len(value) > TEXT_FIELD_MAX:
+            raise MessageError(f"a context entry has at most {TEXT_FIELD_MAX} characters a side")
+    return {str(key): str(value) for key, value in context.items()}
+
+
+def _modifiers(wire: object) -> Modifiers:
+    match wire:
+        case [
+            int() | None as limit,
+            str() | None as aggregate,
+            str() | None as attribute,
+            str() | None as only,
+        ]:
+            return modifiers(limit, aggregate, attribute, only)
+        case _:
+            raise MessageError("what came is not a message: its modifiers are malformed")
+
+
+def modifiers(
+    limit: int | None = None,
+    aggregate: str | None = None,
+    attribute: str | None = None,
+    only: str | None = None,
+) -> Modifiers:
+    """Return checked modifiers."""
+    if limit is not None and limit < 1:
+        raise MessageError(f"a limit of {limit}; it must be at least 1")
+    if aggregate is not None and aggregate not in AGGREGATES:
+        raise MessageError(f"no aggregate {aggregate!r}; there are {', '.join(AGGREGATES)}")
+    if aggregate not in (None, "count") and not attribute:
+        raise MessageError(f"the aggregate {aggregate} needs an attribute, such as degree")
+    return Modifiers(limit, aggregate, attribute, only)

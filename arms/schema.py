@@ -1,0 +1,153 @@
+"""The tables of a profile store, their version, and opening a file safely.
+
+A file that is not ours, damaged, of a newer version, or made for another space is refused before
+anything is written to it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlite_utils
+
+from arms import box_index
+from arms.errors import StoreError
+from squid import Space
+
+APPLICATION_ID = 0x4D455445  # "METE", so that `file` and we can tell our databases from others
+
+Migration = Callable[[sqlite3.Connection, Space], None]
+
+
+def open_store(
+    path: Path | str, space: Space, sync: str = "full"
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Open (or create) a store; returns its writing and its reading connection.
+
+    With `sync` full a commit survives a power cut, with normal only the death of the process.
+    """
+    inspect(path, space)
+    try:
+        writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
+        migrate(writer, space)
+        reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        reader.execute("PRAGMA query_only = 1")
+    except sqlite3.Error as error:
+        raise StoreError(f"can't open the profile store {path}: {error}") from error
+    return writer, reader
+
+
+def inspect(path: Path | str, space: Space) -> None:
+    """Raise `StoreError` for a file that must not be used; leaves the file as it is."""
+    file = Path(path)
+    if not file.exists() or file.stat().st_size == 0:
+        return
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            _inspect(connection, path, space)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"the profile store {path} is damaged or no SQLite file ({error}); it was left as it "
+            "is. Restore it from a copy, or move it away to start empty"
+        ) from error
+
+
+def _inspect(connection: sqlite3.Connection, path: Path | str, space: Space) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreError(f"{path} is a database of another program; it was left as it is")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"the profile store {path} has schema version {version}, newer than this Meteor's "
+            f"{len(MIGRATIONS)}; it was left as it is. Use the Meteor that wrote it, or a newer one"
+        )
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StoreError(
+            f"the profile store {path} is damaged ({verdict}); it was left as it is. "
+            "Restore it from a copy, or move it away to start empty"
+        )
+    if version and (row := connection.execute("SELECT name, fingerprint FROM space").fetchone()):
+        name, fingerprint = row
+        if fingerprint != space.fingerprint():
+            raise StoreError(
+                f"the profile store {path} was made for the space {name!r} ({fingerprint}), not "
+                f"for {space.name!r} ({space.fingerprint()}); it was left as it is"
+            )
+
+
+def migrate(connection: sqlite3.Connection, space: Space) -> None:
+    """Bring a store to the newest version, each step in its own transaction."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            step(connection, space)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
+    # AUTOINCREMENT: a seq is never used twice, so "all that came after seq n" misses nothing.
+    connection.execute(
+        """
+        CREATE TABLE message (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,            -- data, interest or advertisement
+            action TEXT NOT NULL,          -- what it does when it is matched
+            profile TEXT NOT NULL,
+            identifier INTEGER NOT NULL,   -- the lowest identifier of its region on the curve
+            point INTEGER NOT NULL,        -- 1 when the region is that identifier alone
+            stored_ms INTEGER NOT NULL,    -- milliseconds since the epoch
+            expires_ms INTEGER NOT NULL,
+            sender TEXT NOT NULL,
+            reply_to TEXT NOT NULL,        -- the peer that can reach the sender
+            credential TEXT NOT NULL,
+            context TEXT NOT NULL,         -- JSON
+            modifiers TEXT NOT NULL,       -- JSON
+            data BLOB NOT NULL
+        )
+        """
+    )
+    connection.execute(
+        """
+        CREATE TABLE tombstone (           -- what was deleted or taken, until it would have expired
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            taker TEXT NOT NULL,           -- who consumed it; empty when it was deleted
+            identifier INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL
+        )
+        """
+    )
+    tables = sqlite_utils.Database(connection)
+    tables.table("message").create_index(["kind", "point", "identifier", "id"])
+    tables.table("message").create_index(["expires_ms"])
+    tables.table("tombstone").create_index(["expires_ms"])
+    tables.table("space").insert(
+        {
+            "name": space.name,
+            "version": space.version,
+            "fingerprint": space.fingerprint(),
+            "definition": space.to_toml(),
+        }
+    )
+    box_index.create_tables(connection, space)
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first_tables,)
+"""One step for each schema version; the version of a file is the number of steps it has seen."""

@@ -1,0 +1,13 @@
+"""The client library: connect to any peer, post, watch, and stay connected when that peer dies.
+
+ring.py        `connect` and `Ring`: what a program calls
+connection.py  the connection that moves to another peer when its own dies
+watch.py       watches: async iterators of notifications
+retrieval.py   retrievals: async iterators over pages
+results.py     what calls return: receipts, items, reports
+"""
+
+from meteor.client.results import Aggregated, Item, Post, Receipt, RingReport
+from meteor.client.ring import Ring, connect
+
+__all__ = ["Aggregated", "Item", "Post", "Receipt", "Ring", "RingReport", "connect"]

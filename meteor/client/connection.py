@@ -1,0 +1,148 @@
+"""A client's connection: to one peer at a time, moving to another when that one dies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+import trio
+
+from meteor.errors import ConnectionLost, MeteorError, NoAnswer, NoRing, Refused
+from meteor.limits import PROTOCOL
+from meteor.transport.channel import Channel, PushHandler, dialled
+from meteor.transport.frames import Value
+from meteor.transport.network import Network, parse_address
+from meteor.version import VERSION
+
+log = logging.getLogger("meteor.client")
+
+PEERS_REMEMBERED_MAX = 64
+"""Addresses of peers that a client may move to."""
+
+DIAL_SECONDS = 3.0
+"""How long one peer may take to accept a connection before the next is tried."""
+
+RETRY_SECONDS = 0.2
+"""The pause after no known peer answered; doubled each time, up to RETRY_SECONDS_MAX."""
+
+RETRY_SECONDS_MAX = 5.0
+
+
+class Connection:
+    """Requests to the ring, whichever peer serves them."""
+
+    def __init__(
+        self, network: Network, addresses: Sequence[str], client: str, random: Random
+    ) -> None:
+        for address in addresses:
+            parse_address(address)
+        self.address = ""
+        """The peer that serves this client now, or served it last."""
+        self.reconnects = 0
+        self._network, self._client, self._random = network, client, random
+        self._addresses: dict[str, None] = dict.fromkeys(addresses)
+        self._channel: Channel | None = None
+        self._connected = trio.Event()
+
+    async def request(
+        self, method: str, body: Value, seconds: float, *, repeatable: bool = True
+    ) -> Value:
+        """Ask the ring. A request that is safe to repeat moves to another peer with us."""
+        deadline = trio.current_time() + seconds
+        while True:
+            channel = await self._usable(deadline)
+            left = deadline - trio.current_time()
+            try:
+                return await channel.request(method, body, left)
+            except ConnectionLost:
+                if not repeatable:
+                    raise ConnectionLost(
+                        f"the connection to {self.address} was lost; {method} may or may not have "
+                        "happened"
+                    ) from None
+
+    async def _usable(self, deadline: float) -> Channel:
+        while self._channel is None or self._channel.closed.is_set():
+            with trio.move_on_at(deadline) as waited:
+                await self._connected.wait()
+            if waited.cancelled_caught:
+                raise NoAnswer("no peer of the ring answered in time")
+            if self._channel is not None and self._channel.closed.is_set():
+                await trio.sleep(0.01)  # the keeper has not noticed yet
+        return self._channel
+
+    async def keep(
+        self,
+        on_push: PushHandler,
+        on_connect: Callable[[Channel], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Stay connected until cancelled; reports after the first connection.
+
+        Raises only if the first connection can't be had.
+        """
+        pause, first = RETRY_SECONDS, True
+        while True:
+            problems: list[str] = []
+            for address in self._candidates():
+                try:
+                    await self._serve_from(address, on_push, on_connect, task_status, first)
+                    first, pause = False, RETRY_SECONDS
+                    break
+                except Refused:
+                    raise
+                except MeteorError as error:
+                    problems.append(f"{address}: {error}")
+            else:
+                if first:
+                    raise NoRing("no peer answers; is the ring up?\n  " + "\n  ".join(problems))
+                log.warning("no peer answers; trying again in %.1f s", pause)
+                await trio.sleep(pause)
+                pause = min(pause * 2, RETRY_SECONDS_MAX)
+
+    def _candidates(self) -> list[str]:
+        """Return the addresses to try: those that were given first, then others in any order."""
+        others = [address for address in self._addresses if address != self.address]
+        self._random.shuffle(others)
+        return others if self.address and self.reconnects else list(self._addresses)
+
+    async def _serve_from(
+        self,
+        address: str,
+        on_push: PushHandler,
+        on_connect: Callable[[Channel], Awaitable[None]],
+        task_status: trio.TaskStatus[None],
+        first: bool,
+    ) -> None:
+        """Connect to a peer and use it until it goes away."""
+        with trio.move_on_after(DIAL_SECONDS) as dialling:
+            stream = await self._network.dial(address)
+        if dialling.cancelled_caught:
+            raise NoAnswer(f"no connection within {DIAL_SECONDS:.0f} s")
+        hello = {
+            "protocol": PROTOCOL,
+            "role": "client",
+            "version": VERSION,
+            "client": self._client,
+        }
+        async with dialled(stream, hello, on_push) as channel:
+            self.address, self._channel = address, channel
+            self._learn(await channel.request("status", None, DIAL_SECONDS))
+            await on_connect(channel)
+            self._connected.set()
+            if first:
+                task_status.started()
+            await channel.closed.wait()
+            self._connected = trio.Event()
+            self.reconnects += 1
+            log.info("the connection to %s was lost; moving to another peer", address)
+
+    def _learn(self, status: Value) -> None:
+        """Remember other peers to move to."""
+        match status:
+            case {"successors": list() as successors}:
+                for address in successors:
+                    if isinstance(address, str) and len(self._addresses) < PEERS_REMEMBERED_MAX:
+                        self._addresses.setdefault(address, None)

@@ -1,0 +1,120 @@
+"""What the client's calls take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from arms.message import Action, Message
+from meteor.errors import InputError, MeteorError, ProtocolError
+from meteor.transport.channel import ERROR_KINDS
+from meteor.transport.frames import Value
+
+TTL_SECONDS = 3600.0
+"""How long data stay when their sender does not say: long enough to be found, not for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A message to be posted; `Ring.post_many` takes many."""
+
+    profile: str
+    data: bytes | str = b""
+    action: Action | str = Action.STORE
+    ttl: float = TTL_SECONDS
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a post."""
+
+    id: str
+    complete: bool
+    """Every peer responsible for the profile has it."""
+    peers: int
+    """Peers that answered for a part of the profile's region."""
+    copies: int
+    """Copies on disk."""
+    matches: int
+    """Matches found: interests notified, data there already, or profiles deleted."""
+    missing: float = 0.0
+    """The share of the ring that did not answer."""
+    error: str = ""
+    """Why it failed, in `post_many`; a single post raises instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A message that was found or that a watch was notified of."""
+
+    id: str
+    profile: str
+    data: bytes
+    sender: str
+    context: Mapping[str, str]
+    expires_ms: int
+
+    @property
+    def text(self) -> str:
+        """The data as text."""
+        return self.data.decode("utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """An aggregate over all matches; `value` is None where there was nothing to take it of."""
+
+    value: int | float | None
+    matches: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Items that were taken. Not complete: a part of the ring did not answer."""
+
+    items: tuple[Item, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RingReport:
+    """What the peers of a ring say about themselves, clockwise."""
+
+    peers: tuple[dict[str, Any], ...]
+    complete: bool
+    missing: float
+    """The share of the ring that did not answer."""
+
+
+def item_of(message: Message) -> Item:
+    """Return a message as programs see it."""
+    header = message.header
+    return Item(
+        header.id,
+        str(header.profile),
+        message.data,
+        header.sender,
+        dict(header.context),
+        header.expires_ms,
+    )
+
+
+def read_outcome(id_: str, wire: Value) -> Receipt | MeteorError:
+    """Read what a peer says became of a post."""
+    match wire:
+        case [
+            "receipt",
+            bool() as complete,
+            int() as peers,
+            int() as copies,
+            int() as matches,
+            int() | float() as missing,
+        ]:
+            return Receipt(id_, complete, peers, copies, matches, missing)
+        case ["error", str() as kind, str() as words]:
+            return ERROR_KINDS.get(kind, InputError)(words)
+        case _:
+            return ProtocolError("what came is not a receipt")

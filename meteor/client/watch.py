@@ -1,0 +1,106 @@
+"""Watches: standing messages at the ring, and async iterators of what they are notified of.
+
+A watch is soft state: it lives at the ring for a short TTL and its client renews it. When the
+client moves to another peer the same watch, with the same id, is posted again from there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+import trio
+
+from arms.message import Message
+from meteor.client.results import Item, Receipt, item_of
+from meteor.client.retrieval import Retrieval
+from meteor.limits import SEEN_IDS_MAX
+
+WATCH_TTL_SECONDS = 60.0
+"""How long a watch outlives a client that disappeared."""
+
+RENEW_SECONDS = WATCH_TTL_SECONDS / 3
+"""How often watches are renewed: two renewals may get lost."""
+
+QUEUED_MAX = 10_000
+"""Notifications that wait for a program to take them; further ones are lost and counted."""
+
+
+class Watch:
+    """An async iterator of items; `lost` counts those that did not get here.
+
+    With a replay, what is stored already comes first. Whenever something may have been missed later
+    (a reconnect, a queue that was full), what is stored is looked through again, and everything
+    that was already given is left out.
+    """
+
+    def __init__(self, message: Message, replay: Callable[[], Retrieval] | None) -> None:
+        self.message = message
+        self.lost = 0
+        self.receipt: Receipt | None = None
+        """What the ring said when the watch was posted; `matches` counts what was there already."""
+        self._replay = replay
+        self._behind = replay is not None
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._send, self._queue = trio.open_memory_channel[Item | None](QUEUED_MAX)
+        self._items = self._iterate()
+
+    @property
+    def id(self) -> str:
+        """The id of the watch at the ring."""
+        return self.message.id
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Item:
+        return await self._items.__anext__()
+
+    def offer(self, message: Message) -> None:
+        """Take a notification from the connection."""
+        try:
+            self._send.send_nowait(item_of(message))
+        except trio.WouldBlock:
+            self.missed(1)
+
+    def missed(self, count: int) -> None:
+        """Hear that notifications may not have come."""
+        if self._replay is None:
+            self.lost += count
+            return
+        self._behind = True
+        with suppress(trio.WouldBlock, trio.ClosedResourceError):
+            self._send.send_nowait(None)  # wakes an iteration that waits; a full queue has others
+
+    def close(self) -> None:
+        """End the iteration once what is queued has been given."""
+        self._send.close()
+
+    async def aclose(self) -> None:
+        """Free what the iteration holds."""
+        self.close()
+        await self._items.aclose()
+
+    async def _iterate(self) -> AsyncGenerator[Item, None]:
+        while True:
+            if self._behind and self._replay is not None:
+                self._behind = False
+                async for item in self._replay():
+                    if self._is_new(item):
+                        yield item
+            try:
+                notified = await self._queue.receive()
+            except trio.EndOfChannel:
+                return
+            if notified is not None and self._is_new(notified):
+                yield notified
+
+    def _is_new(self, item: Item) -> bool:
+        if item.id in self._seen:
+            self._seen.move_to_end(item.id)
+            return False
+        self._seen[item.id] = None
+        if len(self._seen) > SEEN_IDS_MAX:
+            self._seen.popitem(last=False)
+        return True

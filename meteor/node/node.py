@@ -1,0 +1,334 @@
+"""A rendezvous peer: everything put together, started, and stopped."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import trio
+
+from arms.limits import TEXT_FIELD_MAX
+from arms.message import Kind
+from arms.rendezvous import Rendezvous
+from arms.store import Store
+from meteor.config import Config
+from meteor.errors import InputError, MeteorError, Refused
+from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL
+from meteor.node import identity
+from meteor.node.errands import Errand
+from meteor.node.gate import Gate
+from meteor.node.handover import Handover
+from meteor.node.links import Links
+from meteor.node.overlay import Overlay
+from meteor.node.place import choose_place
+from meteor.node.point import RendezvousPoint
+from meteor.node.router import Router
+from meteor.node.service import Service
+from meteor.node.sessions import Session, Sessions
+from meteor.node.writer import Writer
+from meteor.ring.arcs import RING_SIZE, size
+from meteor.ring.questions import Peer
+from meteor.transport.channel import Channel, Hello, accepted
+from meteor.transport.frames import Value
+from meteor.transport.network import Network, format_address, parse_address
+from meteor.transport.tcp import TcpNetwork
+from meteor.version import VERSION
+from squid import Space
+
+log = logging.getLogger("meteor.node")
+
+SWEEP_SECONDS = 1.0
+"""How often expired messages are removed; readers never see them, so there is no hurry."""
+
+GOODBYE_SECONDS = 0.2
+"""After leaving: time for the last answers to go out."""
+
+REJOIN_SECONDS = 2.0
+"""How often a peer that is alone looks for a ring to join."""
+
+
+def wall_clock_ms() -> int:
+    """Return the time of day in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """One peer. `run` serves until it is cancelled or the peer leaves."""
+
+    def __init__(
+        self,
+        config: Config,
+        space: Space,
+        network: Network | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+        random: Random | None = None,
+        *,
+        threads: bool = True,
+    ) -> None:
+        self.config, self.space = config, space
+        self._network: Network = network or TcpNetwork()
+        self._clock, self._random = clock, random or SystemRandom()
+        self._threads = threads
+        self._started_ms = clock()
+        self._left = trio.Event()
+        self._connections = 0
+        self._serving = False
+
+    async def run(self, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+        """Join (or begin) a ring and serve; reports the peer's address once it is a member."""
+        folder = Path(self.config.state)
+        with identity.locked(folder):
+            store = Store(folder / "profiles.db", self.space, self.config.sync)
+            try:
+                await self._run(folder, store, task_status)
+            finally:
+                store.close()
+
+    async def _run(self, folder: Path, store: Store, task_status: trio.TaskStatus[str]) -> None:
+        async with trio.open_nursery() as nursery:
+            bound = await nursery.start(self._network.listen, self.config.listen, self._connected)
+            address = self._advertised(bound)
+            self._links = Links(self._network, self._hello)
+            await nursery.start(self._links.run)
+            remembered, known = identity.load(folder)
+            contacts = [a for a in dict.fromkeys((*self.config.join, *known)) if a != address]
+            through = await self._discover(contacts)
+            place = await self._place(remembered, through)
+            self._assemble(Peer(place, address), store)
+            nursery.start_soon(self._writer.run)
+            await nursery.start(self._sessions.run)
+            await self._enter(through)
+            self._serving = True
+            for task in (self.overlay.run, self._handover.run, self._sweep):
+                nursery.start_soon(task)
+            nursery.start_soon(self._remember, folder)
+            nursery.start_soon(self._rejoin_when_alone, contacts)
+            task_status.started(address)
+            await self._left.wait()
+            await trio.sleep(GOODBYE_SECONDS)
+            nursery.cancel_scope.cancel()
+
+    def _advertised(self, bound: str) -> str:
+        """Return the address to be reached at: the configured one, with the opened port."""
+        host, port = parse_address(self.config.advertise or bound)
+        return format_address(host, port or parse_address(bound)[1])
+
+    async def _place(self, remembered: int | None, through: str | None) -> int:
+        """Keep the place of the last start; else the configured one, else the best to be had."""
+        if remembered is not None and self.config.id in (-1, remembered):
+            return remembered
+        if self.config.id != -1:
+            return self.config.id
+        if through is None:
+            return self._random.randrange(RING_SIZE)
+        return await choose_place(self._links, self.config, through, self._random)
+
+    def _assemble(self, me: Peer, store: Store) -> None:
+        gate, clock = Gate(), self._clock
+        self.me, self.store = me, store
+        self._writer = Writer(store, clock, in_thread=self._threads)
+        self.overlay = Overlay(me, self.config, self._links, self._random)
+        self._sessions = Sessions(me.address, self._links)
+        point = RendezvousPoint(
+            Rendezvous(self.space, store), self._writer, clock, self._sessions.notify, self.report
+        )
+        self._point = point
+        self._router = Router(self.space, self.overlay, self._links, point, gate)
+        self._handover = Handover(
+            self.space, store, self._writer, self.overlay, self._links, gate, clock
+        )
+        self._service = Service(
+            self.space, self._router, clock, self._random, me.address, self.config.post_seconds
+        )
+
+    # -- entering the ring -------------------------------------------------------------------------
+
+    async def _discover(self, contacts: list[str]) -> str | None:
+        """Return the first contact that is in a ring, within the time for it; None: nobody is.
+
+        A contact that refuses us ends the start: it is there, but not for us.
+        """
+        with trio.move_on_after(self.config.discover_seconds):
+            while contacts:
+                for contact in contacts:
+                    if await self._in_a_ring(contact):
+                        return contact
+                await trio.sleep(self.config.discover_seconds / 10)
+        return None
+
+    async def _in_a_ring(self, contact: str) -> bool:
+        try:
+            await self._links.request(contact, "neighbours", None, self.config.request_seconds)
+        except Refused:
+            raise
+        except MeteorError as error:
+            log.debug("%s: %s", contact, error)
+            return False
+        return True
+
+    async def _enter(self, through: str | None) -> None:
+        if through is None:
+            self.overlay.begin()
+        else:
+            await self.overlay.join(through)
+
+    async def _rejoin_when_alone(self, contacts: list[str]) -> None:
+        """Look for others while alone: after a cut, or when many peers started at the same time.
+
+        Of two that are alone the one with the higher address joins, so that they don't swap places.
+        """
+        while True:
+            await trio.sleep(REJOIN_SECONDS)
+            if not self.overlay.alone:
+                continue
+            for contact in contacts:
+                if contact < self.me.address and await self._in_a_ring(contact):
+                    log.info("found a ring at %s: joining it", contact)
+                    try:
+                        await self.overlay.join(contact)
+                    except MeteorError as error:
+                        log.warning("could not join at %s: %s", contact, error)
+                        self.overlay.begin()
+                    break
+
+    async def _remember(self, folder: Path) -> None:
+        while True:
+            changed = self.overlay.changed
+            known = tuple(known.peer.address for known in self.overlay.known())
+            identity.save(folder, self.me.id, known)
+            await changed.wait()
+
+    async def _sweep(self) -> None:
+        while True:
+            await trio.sleep(SWEEP_SECONDS)
+            while await self._point.sweep():
+                await trio.lowlevel.checkpoint()
+
+    async def leave(self) -> None:
+        """Hand everything to the successor, tell the neighbours, and stop serving."""
+        if await self._handover.leave():
+            await self.overlay.depart()
+        self._serving = False
+        self._left.set()
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        return {
+            "protocol": PROTOCOL,
+            "role": "peer",
+            "version": VERSION,
+            "space": self.space.name,
+            "fingerprint": self.space.fingerprint(),
+            "id": self.me.id if self._serving else None,
+        }
+
+    def _admit(self, hello: Hello) -> Hello:
+        """Return our hello to whom we talk to; raise `Refused`, in words, to whom we don't."""
+        if self._connections > CONNECTIONS_MAX:
+            raise Refused(f"this peer has {CONNECTIONS_MAX} connections already; try another")
+        protocol, role = hello.get("protocol"), hello.get("role")
+        if protocol != PROTOCOL:
+            raise Refused(
+                f"you speak protocol {protocol!r}, this peer speaks {PROTOCOL} "
+                f"(Meteor {VERSION}): use the same Meteor version on both sides"
+            )
+        if role not in ("peer", "client"):
+            raise Refused(f"you say you are a {role!r}; only peers and clients are served")
+        client = hello.get("client")
+        if role == "client" and not (isinstance(client, str) and 0 < len(client) <= TEXT_FIELD_MAX):
+            raise Refused("a client must say who it is")
+        if role == "peer" and hello.get("fingerprint") != self.space.fingerprint():
+            raise Refused(
+                f"your space is {hello.get('space')!r} ({hello.get('fingerprint')}), this ring's "
+                f"is {self.space.name!r} ({self.space.fingerprint()}): start the peer with the "
+                "ring's space file"
+            )
+        return self._hello()
+
+    async def _connected(self, stream: trio.abc.Stream) -> None:
+        self._connections += 1
+        try:
+            channel = await accepted(stream, self._admit)
+            if channel is None:
+                return
+            if channel.hello.get("role") == "client":
+                await self._serve_client(channel)
+            else:
+                await channel.run(self._answer_peer)
+        finally:
+            self._connections -= 1
+
+    async def _serve_client(self, channel: Channel) -> None:
+        client: str = channel.hello["client"]
+        async with trio.open_nursery() as nursery:
+            if self._serving:
+                nursery.start_soon(self._sessions.serve, client, Session(channel))
+            await channel.run(lambda method, body: self._answer_client(client, method, body))
+            nursery.cancel_scope.cancel()
+
+    async def _answer_client(self, client: str, method: str, body: Value) -> Value:
+        self._must_serve()
+        match method:
+            case "status":
+                return self.report()
+            case "leave":
+                await self.leave()
+                return True
+            case _:
+                return await self._service.answer(client, method, body)
+
+    async def _answer_peer(self, method: str, body: Value) -> Value:
+        self._must_serve()
+        match method, body:
+            case "errands", [int() as hops, int() | float() as seconds, list() as wires]:
+                errands = [Errand.from_wire(wire) for wire in wires]
+                answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX))
+                return [answer.to_wire() for answer in answers]
+            case "deliver", _:
+                return self._sessions.answer(body)
+            case (("handover" | "claim"), _):
+                return await self._handover.answer(method, body)
+            case "load", _:
+                return self._load()
+            case _:
+                return self.overlay.answer(method, body)
+
+    def _must_serve(self) -> None:
+        if not self._serving:
+            raise InputError("this peer is not in the ring yet; try again in a moment")
+
+    def _load(self) -> Value:
+        """Say what a joining peer needs to know to choose its place."""
+        overlay, now_ms = self.overlay, self._clock()
+        data = self.store.counts(now_ms)[Kind.DATA]
+        median = self.store.median_identifier(now_ms, overlay.spans)
+        return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, median]
+
+    def report(self) -> dict[str, Any]:
+        """Say how this peer is."""
+        counts = self.store.counts(self._clock())
+        overlay = self.overlay
+        predecessor, successor = overlay.predecessor, overlay.successor
+        return {
+            "id": self.me.id,
+            "address": self.me.address,
+            "version": VERSION,
+            "space": self.space.name,
+            "up_seconds": round((self._clock() - self._started_ms) / 1000, 1),
+            "low": overlay.low,
+            "share": size(overlay.spans) / RING_SIZE,
+            "data": counts[Kind.DATA],
+            "interests": counts[Kind.INTEREST],
+            "advertisements": counts[Kind.ADVERTISEMENT],
+            "clients": len(self._sessions),
+            "notifications_lost": self._sessions.lost,
+            "predecessor": predecessor.address if predecessor else None,
+            "successor": successor.address if successor else None,
+            "successors": [peer.address for peer in overlay.successors],
+            "known_peers": len(overlay.known()),
+        }

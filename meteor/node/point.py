@@ -1,0 +1,136 @@
+"""The rendezvous point: carries errands out on this peer's own store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from arms.errors import ArmsError, StoreError
+from arms.message import Action, Message
+from arms.rendezvous import Effect, Notification, Rendezvous, weight
+from arms.store import Sweep
+from arms.store import Take as TakeWrite
+from meteor.limits import PAGE_BYTES
+from meteor.node.errands import Answer, Errand, Survey, Take
+from meteor.node.writer import Writer
+from meteor.ring.arcs import Spans, intersect, subtract
+
+ROWS_PER_SLICE = 500
+"""Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
+
+SWEEP_ROWS = 100
+"""Expired rows removed in one transaction, so that posts never wait long for it."""
+
+
+class RendezvousPoint:
+    """A peer's store, and what happens at it."""
+
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        writer: Writer,
+        clock: Callable[[], int],
+        notify: Callable[[Sequence[Notification]], None],
+        report: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._rendezvous, self._writer, self._clock = rendezvous, writer, clock
+        self._notify, self._report = notify, report
+
+    async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
+        """Carry errands out for their spans, with one commit for all that they write."""
+        posts = [i for i, errand in enumerate(errands) if _is_post(errand)]
+        answers: list[Answer] = [Answer()] * len(errands)
+        handled = await self._post([errands[i] for i in posts], who)
+        for i, answer in zip(posts, handled, strict=True):
+            answers[i] = answer
+        for i, errand in enumerate(errands):
+            if errand.traced:
+                answers[i] = Answer(covered=errand.spans)
+                continue
+            match errand.task:
+                case Message(action=Action.RETRIEVE):
+                    answers[i] = await self._retrieve(errand, errand.task)
+                case Take(id_, taker, credential):
+                    answers[i] = await self._take(errand, id_, taker, credential, who)
+                case Survey():
+                    answers[i] = Answer(covered=errand.spans, reports=[self._report()])
+                case Message():
+                    pass  # a post, done above
+        return answers
+
+    async def sweep(self) -> int:
+        """Remove a batch of what has expired; returns how many messages went."""
+        (count,) = await self._writer.commit([Sweep(SWEEP_ROWS)])
+        return count
+
+    async def _post(self, errands: Sequence[Errand], who: str) -> list[Answer]:
+        answers: list[Answer] = [Answer()] * len(errands)
+        left = list(range(len(errands)))
+        try:
+            while left:
+                now_ms = self._clock()
+                plans = {
+                    i: self._rendezvous.plan(now_ms, _message(errands[i]), errands[i].spans)
+                    for i in left
+                }
+                written = iter(
+                    await self._writer.commit([w for plan in plans.values() for w in plan.writes])
+                )
+                for i, plan in plans.items():
+                    results = [next(written) for _ in plan.writes]
+                    effect = self._rendezvous.react(self._clock(), plan, results)
+                    self._notify(effect.notifications)
+                    answers[i] = _answer(errands[i].spans, effect, answers[i])
+                left = [i for i in left if plans[i].more]
+        except StoreError as error:
+            for i in left:
+                answers[i] = Answer(faults=[f"{who}: {error}"])
+        return answers
+
+    async def _retrieve(self, errand: Errand, message: Message) -> Answer:
+        """Walk the store in slices until the errand's bytes are used up or all is seen."""
+        answer = Answer(covered=errand.spans)
+        spans, resume, left = errand.spans, dict(errand.resume), min(errand.bytes_max, PAGE_BYTES)
+        while True:
+            now_ms = self._clock()
+            page = self._rendezvous.page(now_ms, message, spans, resume, left, ROWS_PER_SLICE)
+            answer.found += page.found
+            answer.matches += page.matches
+            answer.aggregate = answer.aggregate.merge(page.aggregate)
+            limit = message.modifiers.limit
+            if page.resume is None or (limit is not None and answer.matches >= limit):
+                return answer
+            at, id_ = page.resume
+            resume = {at: id_} | {key: value for key, value in resume.items() if key > at}
+            spans = intersect(errand.spans, ((at, errand.spans[-1][1]),))
+            left -= sum(weight(found.message) for found in page.found)
+            if left <= 0:
+                answer.covered = subtract(errand.spans, spans)
+                answer.resume = {at: id_}
+                return answer
+            await trio.lowlevel.checkpoint()
+
+    async def _take(
+        self, errand: Errand, id_: str, taker: str, credential: str, who: str
+    ) -> Answer:
+        try:
+            (taken,) = await self._writer.commit([TakeWrite(id_, taker, credential)])
+        except ArmsError as error:
+            return Answer(faults=[f"{who}: {error}"])
+        return Answer(covered=errand.spans, matches=taken)
+
+
+def _is_post(errand: Errand) -> bool:
+    task = errand.task
+    return isinstance(task, Message) and task.action is not Action.RETRIEVE and not errand.traced
+
+
+def _message(errand: Errand) -> Message:
+    assert isinstance(errand.task, Message)
+    return errand.task
+
+
+def _answer(spans: Spans, effect: Effect, before: Answer) -> Answer:
+    return Answer(covered=spans, matches=before.matches + effect.matches, copies=effect.copies)

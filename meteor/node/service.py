@@ -1,0 +1,238 @@
+"""What clients may ask of a peer: post, retrieve page by page, consume, trace, survey.
+
+The peer a client is connected to is the origin of its errands: it stamps the message, sees that
+every responsible peer has spoken, asks again for what is missing, and answers with a receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import trio
+
+from arms.errors import ArmsError
+from arms.message import Action, Message, check_ttl, region_of
+from arms.rendezvous import Found
+from meteor.errors import InputError, RemoteError
+from meteor.limits import (
+    CONSUME_CANDIDATES,
+    CONSUME_ROUNDS_MAX,
+    DEADLINE_SECONDS_MAX,
+    PAGE_BYTES,
+    POSTS_PER_REQUEST_MAX,
+)
+from meteor.node.errands import Answer, Errand, Survey, Take, read_resume, read_spans
+from meteor.node.router import Router
+from meteor.ring.arcs import WHOLE, Spans, missing, size
+from meteor.transport.frames import Value
+from squid import Space
+from squid.errors import SquidError
+
+
+class Service:
+    """Serves the clients of one peer."""
+
+    def __init__(
+        self,
+        space: Space,
+        router: Router,
+        clock: Callable[[], int],
+        random: Random,
+        address: str,
+        post_seconds: float,
+    ) -> None:
+        self._space, self._router, self._clock = space, router, clock
+        self._random, self._address, self._post_seconds = random, address, post_seconds
+
+    async def answer(self, client: str, method: str, body: Value) -> Value:
+        """Answer one request of a client."""
+        match method, body:
+            case "post", [list() as posts, seconds]:
+                return await self._post(client, posts, self._seconds(seconds))
+            case "page", [message, cursor, seconds]:
+                return await self._page(client, message, cursor, self._seconds(seconds))
+            case "consume", [message, seconds]:
+                return await self._consume(client, message, self._seconds(seconds))
+            case "trace", [message, seconds]:
+                return await self._trace(client, message, self._seconds(seconds))
+            case "survey", [seconds]:
+                return await self._survey(self._seconds(seconds))
+            case "space", _:
+                return self._space.to_toml()
+            case _:
+                raise InputError(f"this peer does not know the request {method!r}, or not so")
+
+    def _seconds(self, wanted: object) -> float:
+        match wanted:
+            case None:
+                return self._post_seconds
+            case int() | float() if 0 < wanted <= DEADLINE_SECONDS_MAX:
+                return float(wanted)
+            case _:
+                raise InputError(
+                    f"a deadline of {wanted!r} s; give more than 0 and at most "
+                    f"{DEADLINE_SECONDS_MAX:.0f}"
+                )
+
+    # -- posting -----------------------------------------------------------------------------------
+
+    async def _post(self, client: str, posts: list[Any], seconds: float) -> Value:
+        """Post messages; each gets its receipt or its error, in the order they came."""
+        if len(posts) > POSTS_PER_REQUEST_MAX:
+            raise InputError(
+                f"{len(posts)} messages in a request; at most {POSTS_PER_REQUEST_MAX}"
+            )
+        outcomes: list[Value] = [None] * len(posts)
+        errands: dict[int, Errand] = {}
+        for i, post in enumerate(posts):
+            try:
+                message = self._admit(client, post)
+                errands[i] = self._errand(message)
+            except (ArmsError, SquidError, InputError) as error:
+                outcomes[i] = ["error", "input", str(error)]
+        answers = await self._router.ask(list(errands.values()), seconds) if errands else []
+        for (i, errand), answer in zip(errands.items(), answers, strict=True):
+            outcomes[i] = self._receipt(errand, answer)
+        return outcomes
+
+    def _admit(self, client: str, post: object) -> Message:
+        """Stamp a message that enters the ring here: who sent it, where answers go, when it ends."""
+        match post:
+            case [wire, int() | float() as ttl_seconds]:
+                message = Message.from_wire(wire)
+                expires_ms = self._clock() + round(check_ttl(ttl_seconds) * 1000)
+                stamped = message.sent_by(client, self._address, expires_ms)
+                stamped.check(self._space)
+                return stamped
+            case _:
+                raise InputError("what came is not a post")
+
+    def _errand(self, message: Message, spans: Spans = WHOLE) -> Errand:
+        region = region_of(self._space, message)
+        if region.is_point and region.lowest is not None:
+            return Errand(message, ((region.lowest, region.lowest),))
+        return Errand(message, missing(region, spans, ()))
+
+    def _receipt(self, errand: Errand, answer: Answer) -> Value:
+        if answer.faults:
+            return ["error", "remote", "; ".join(answer.faults)]
+        left = missing(errand.members(self._space), errand.spans, answer.covered)
+        peers = len({known.peer.id for known in answer.speakers})
+        return ["receipt", not left, peers, answer.copies, answer.matches, size(left) / size(WHOLE)]
+
+    # -- retrieving --------------------------------------------------------------------------------
+
+    async def _page(self, client: str, wire: object, cursor: object, seconds: float) -> Value:
+        """Return the next matches, and where to go on: None when all that matches has been seen."""
+        message = self._retrieval(client, wire)
+        match cursor:
+            case None:
+                errand = self._errand(message)
+            case [list() as spans, list() as resume]:
+                errand = replace(
+                    self._errand(message, read_spans(spans)), resume=read_resume(resume)
+                )
+            case _:
+                raise InputError("what came is no place to go on at")
+        (answer,) = await self._router.ask([replace(errand, bytes_max=PAGE_BYTES)], seconds)
+        left = missing(errand.members(self._space), errand.spans, answer.covered)
+        if answer.faults:
+            raise RemoteError("; ".join(answer.faults))
+        places = dict(errand.resume) | answer.resume
+        going_on = [[at, id_] for at, id_ in places.items() if any(a <= at <= b for a, b in left)]
+        return [
+            [found_wire(found) for found in answer.found],
+            answer.aggregate.to_wire(),
+            answer.matches,
+            len({known.peer.id for known in answer.speakers}),
+            [left, going_on] if left else None,
+            bool(answer.resume or answer.found),  # whether asking for more is worth it
+        ]
+
+    def _retrieval(self, client: str, wire: object) -> Message:
+        message = self._admit(client, [wire, 0])
+        if message.action is not Action.RETRIEVE:
+            raise InputError(f"a {message.action} message can't be used to look for data")
+        return message
+
+    # -- consuming ---------------------------------------------------------------------------------
+
+    async def _consume(self, client: str, wire: object, seconds: float) -> Value:
+        """Take items for one taker: found first, then taken by id at their owner.
+
+        Many takers may find the same item; its owner gives it to the first that asks. The others
+        go on with the next candidate, and look again when all were gone.
+        """
+        message = self._retrieval(client, wire)
+        wanted = message.modifiers.limit or 1
+        deadline = trio.current_time() + seconds
+        taken: list[Found] = []
+        complete = True
+        for _ in range(CONSUME_ROUNDS_MAX):
+            look = replace(
+                message,
+                modifiers=replace(
+                    message.modifiers, limit=wanted - len(taken) + CONSUME_CANDIDATES
+                ),
+            )
+            left = deadline - trio.current_time()
+            if left <= 0:
+                complete = False
+                break
+            errand = self._errand(look)
+            (answer,) = await self._router.ask([errand], left)
+            complete = not missing(errand.members(self._space), errand.spans, answer.covered)
+            candidates = [f for f in answer.found if _may_take(f.message, message)]
+            if not candidates:
+                break
+            self._random.shuffle(candidates)  # so that many takers don't queue for the same item
+            for found in candidates:
+                if len(taken) < wanted and await self._take(found, message, deadline):
+                    taken.append(found)
+            if len(taken) == wanted:
+                break
+        return [[found_wire(found) for found in taken], complete]
+
+    async def _take(self, found: Found, taker: Message, deadline: float) -> bool:
+        """Have the owner of the item's lowest identifier take it; then its other copies go too."""
+        region = region_of(self._space, found.message)
+        lowest = region.lowest
+        assert lowest is not None
+        credential = taker.header.credential
+        take = Take(found.message.id, taker.id, credential)
+        left = max(0.05, deadline - trio.current_time())
+        (answer,) = await self._router.ask([Errand(take, ((lowest, lowest),))], left)
+        if not answer.matches:
+            return False
+        if not region.is_point:
+            rest = missing(region, WHOLE, ((lowest, lowest),))
+            await self._router.ask([Errand(take, rest)], left)
+        return True
+
+    # -- looking at the ring -----------------------------------------------------------------------
+
+    async def _trace(self, client: str, wire: object, seconds: float) -> Value:
+        """Show the way that a message would take; nobody acts on it."""
+        message = self._admit(client, [wire, 0])
+        errand = replace(self._errand(message), traced=True)
+        (answer,) = await self._router.ask([errand], seconds)
+        left = missing(errand.members(self._space), errand.spans, answer.covered)
+        return [[trace.to_wire() for trace in answer.traces], not left]
+
+    async def _survey(self, seconds: float) -> Value:
+        """Ask every peer of the ring for its report."""
+        (answer,) = await self._router.ask([Errand(Survey(), WHOLE)], seconds)
+        left = missing(Errand(Survey(), WHOLE).members(self._space), WHOLE, answer.covered)
+        return [answer.reports, not left, size(left) / size(WHOLE)]
+
+
+def found_wire(found: Found) -> Value:
+    """Return a match as clients get it."""
+    return [found.identifier, found.message.to_wire()]
+
+
+def _may_take(item: Message, taker: Message) -> bool:
+    return item.header.credential in ("", taker.header.credential)

@@ -1,0 +1,193 @@
+"""The clients of a peer, and the way of notifications to them.
+
+A notification goes from the rendezvous to the peer that its watcher is connected to, and from there
+to the watcher. Each of these ways has a bounded queue; when one is full the newest notification is
+lost, counted, and the client is told how many it missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence, Sized
+from typing import TypeVar
+
+import trio
+
+from arms.message import Message
+from arms.rendezvous import Notification
+from meteor.errors import ConnectionLost, InputError, MeteorError
+from meteor.limits import DELIVERIES_QUEUED_MAX, PAGE_BYTES
+from meteor.node.links import Links
+from meteor.transport.channel import Channel
+from meteor.transport.frames import Value
+
+log = logging.getLogger("meteor.node")
+
+FRAME_NOTIFICATIONS_MAX = 1024
+"""Notifications in one frame, if their data are no more than a page."""
+
+IDLE_SECONDS = 60.0
+"""A way to another peer that was not used for so long is taken down."""
+
+DELIVER_SECONDS = 5.0
+
+Delivery = tuple[Message, list[tuple[str, str]]]
+"""A message, and the (client, watch) pairs that it is for."""
+
+Queued = TypeVar("Queued", bound=tuple[Message, Sized])
+
+
+class Sessions:
+    """Who is connected here, and who is to be told what."""
+
+    def __init__(self, address: str, links: Links) -> None:
+        self.lost = 0
+        """Notifications that could not be delivered."""
+        self._address, self._links = address, links
+        self._clients: dict[str, Session] = {}
+        self._ways: dict[str, trio.MemorySendChannel[Delivery]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the ways to other peers until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def notify(self, notifications: Sequence[Notification]) -> None:
+        """Send notifications on their way; never waits."""
+        ways: dict[str, dict[str, Delivery]] = {}
+        for note in notifications:
+            way = ways.setdefault(note.reply_to, {})
+            _, targets = way.setdefault(note.message.id, (note.message, []))
+            targets.append((note.to, note.watch))
+        for address, deliveries in ways.items():
+            for message, targets in deliveries.values():
+                if address == self._address:
+                    self.deliver(message, targets)
+                else:
+                    self._forward(address, message, targets)
+
+    def deliver(self, message: Message, targets: Sequence[tuple[str, str]]) -> None:
+        """Hand a message to clients that are connected here."""
+        watches: dict[str, list[str]] = {}
+        for client, watch in targets:
+            watches.setdefault(client, []).append(watch)
+        for client, ids in watches.items():
+            session = self._clients.get(client)
+            if session is None:
+                self.lost += len(ids)
+                log.debug("client %s is not here any more; its watch runs out", client)
+            elif not session.offer(message, ids):
+                self.lost += len(ids)
+
+    def _forward(self, address: str, message: Message, targets: list[tuple[str, str]]) -> None:
+        assert self._nursery is not None
+        way = self._ways.get(address)
+        if way is None:
+            way, queue = trio.open_memory_channel[Delivery](DELIVERIES_QUEUED_MAX)
+            self._ways[address] = way
+            self._nursery.start_soon(self._serve_way, address, queue)
+        try:
+            way.send_nowait((message, targets))
+        except trio.WouldBlock:
+            self.lost += len(targets)
+
+    async def _serve_way(self, address: str, queue: trio.MemoryReceiveChannel[Delivery]) -> None:
+        """Carry notifications to another peer until nothing comes for a while."""
+        while True:
+            with trio.move_on_after(IDLE_SECONDS) as idle:
+                first = await queue.receive()
+            if idle.cancelled_caught:
+                del self._ways[address]
+                queue.close()
+                return
+            batch = _gather(first, queue)
+            body = [[message.to_wire(), targets] for message, targets in batch]
+            try:
+                await self._links.request(address, "deliver", body, DELIVER_SECONDS)
+            except MeteorError as error:
+                count = sum(len(targets) for _, targets in batch)
+                self.lost += count
+                log.info("%d notifications did not reach %s: %s", count, address, error)
+
+    def answer(self, body: Value) -> Value:
+        """Take deliveries from another peer."""
+        match body:
+            case list() as deliveries:
+                for entry in deliveries:
+                    match entry:
+                        case [message, list() as targets]:
+                            self.deliver(Message.from_wire(message), _read_targets(targets))
+                        case _:
+                            raise InputError("what came is not a delivery")
+                return True
+            case _:
+                raise InputError("what came are not deliveries")
+
+    async def serve(self, client: str, session: Session) -> None:
+        """Keep a client's session until cancelled; a newer one of the same client replaces it."""
+        self._clients[client] = session
+        try:
+            await session.run()
+        finally:
+            if self._clients.get(client) is session:
+                del self._clients[client]
+
+
+class Session:
+    """One client's connection, and what waits to be sent to it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._send, self._queue = trio.open_memory_channel[tuple[Message, list[str]]](
+            DELIVERIES_QUEUED_MAX
+        )
+        self._missed = 0
+
+    def offer(self, message: Message, watches: list[str]) -> bool:
+        """Queue a notification; False when the client is too slow for it."""
+        try:
+            self._send.send_nowait((message, watches))
+        except trio.WouldBlock:
+            self._missed += len(watches)
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Send what is queued, as it comes."""
+        async for first in self._queue:
+            batch = _gather(first, self._queue)
+            missed, self._missed = self._missed, 0
+            body = [[[message.to_wire(), watches] for message, watches in batch], missed]
+            try:
+                await self._channel.push("notify", body)
+            except ConnectionLost:
+                return
+
+
+def _gather(first: Queued, queue: trio.MemoryReceiveChannel[Queued]) -> list[Queued]:
+    """Return what is queued by now, as much as one frame should hold."""
+    batch, size = [first], len(first[0].data)
+    while len(batch) < FRAME_NOTIFICATIONS_MAX and size < PAGE_BYTES:
+        try:
+            entry = queue.receive_nowait()
+        except trio.WouldBlock:
+            break
+        batch.append(entry)
+        size += len(entry[0].data)
+    return batch
+
+
+def _read_targets(wire: list[Value]) -> list[tuple[str, str]]:
+    targets: list[tuple[str, str]] = []
+    for entry in wire:
+        match entry:
+            case [str() as client, str() as watch]:
+                targets.append((client, watch))
+            case _:
+                raise InputError("what came is not a watcher")
+    return targets

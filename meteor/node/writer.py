@@ -1,0 +1,79 @@
+"""Group commit: while one transaction is being written, the next one gathers.
+
+Nobody waits to fill a group: an idle writer starts at once, and a busy one finds everything that
+arrived meanwhile in its next group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from arms.errors import StoreError
+from arms.store import Store, Write
+
+GROUPS_QUEUED_MAX = 8192
+"""Callers that may wait for a commit; the next one waits before it is queued."""
+
+GROUPS_PER_COMMIT_MAX = 2048
+"""One transaction's share, so that the first of a long queue is not kept waiting for the last."""
+
+
+class Writer:
+    """The one writer of a store."""
+
+    def __init__(self, store: Store, clock: Callable[[], int], *, in_thread: bool = True) -> None:
+        self._store, self._clock, self._in_thread = store, clock, in_thread
+        self._send, self._receive = trio.open_memory_channel[_Group](GROUPS_QUEUED_MAX)
+        self._thread = trio.CapacityLimiter(1)
+
+    async def commit(self, writes: Sequence[Write]) -> list[int]:
+        """Return the results of the writes once they are on disk; `StoreError` if they are not."""
+        if not writes:
+            return []
+        group = _Group(writes)
+        await self._send.send(group)
+        await group.done.wait()
+        if group.error is not None:
+            raise group.error
+        return group.results
+
+    async def run(self) -> None:
+        """Write until cancelled; what was begun is finished first."""
+        async for first in self._receive:
+            groups = [first]
+            while len(groups) < GROUPS_PER_COMMIT_MAX:
+                try:
+                    groups.append(self._receive.receive_nowait())
+                except trio.WouldBlock:
+                    break
+            with trio.CancelScope(shield=True):  # a thread can't be stopped half-way
+                await self._write(groups)
+
+    async def _write(self, groups: list[_Group]) -> None:
+        now_ms, writes = self._clock(), [group.writes for group in groups]
+        try:
+            if self._in_thread:
+                results = await trio.to_thread.run_sync(
+                    self._store.apply, now_ms, writes, limiter=self._thread
+                )
+            else:
+                results = self._store.apply(now_ms, writes)
+            for group, result in zip(groups, results, strict=True):
+                group.results = result
+        except StoreError as error:
+            for group in groups:
+                group.error = error
+        for group in groups:
+            group.done.set()
+
+
+class _Group:
+    __slots__ = ("done", "error", "results", "writes")
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.writes = writes
+        self.done = trio.Event()
+        self.results: list[int] = []
+        self.error: StoreError | None = None

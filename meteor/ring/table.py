@@ -1,0 +1,50 @@
+"""Content routing, the decision part: which known peer gets which part of a region.
+
+The ring is cut at the known peers. Each gets the part from the beginning of its own arc up to the
+beginning of the next known peer's arc, if the region has something there; it speaks for what it
+owns and cuts the rest again. So every owner is reached once, in O(log N) steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meteor.ring.arcs import RING_SIZE, Members, Spans, arc, intersect, meeting
+from meteor.ring.fingers import Known
+from meteor.ring.questions import Peer
+
+
+def split(members: Members, spans: Spans, me: int, known: Sequence[Known]) -> dict[Peer, Spans]:
+    """Share `spans` out among the known peers, which come clockwise from `me`.
+
+    Parts that hold no member of the region are given to nobody.
+    """
+    shares: dict[Peer, Spans] = {}
+    starts = _starts(me, known)
+    for i, entry in enumerate(known):
+        end = starts[i + 1] if i + 1 < len(known) else me
+        if starts[i] == end:
+            continue
+        part = meeting(members, intersect(arc(starts[i], end), spans))
+        if part:
+            shares[entry.peer] = part
+    return shares
+
+
+def _starts(me: int, known: Sequence[Known]) -> list[int]:
+    """Return the (exclusive) beginning of each known peer's part.
+
+    It is the peer's own predecessor where that is known; else the peer itself, and what lies
+    before it goes to the known peer before. An outdated predecessor, one that lies before the known
+    peer before, is replaced by that one. The first peer also serves what lies between it and `me`.
+    """
+    starts: list[int] = []
+    for i, entry in enumerate(known):
+        if i == 0:
+            starts.append(me)
+            continue
+        before = known[i - 1].peer.id
+        start = entry.peer.id if entry.predecessor is None else entry.predecessor
+        reach = (entry.peer.id - before) % RING_SIZE
+        starts.append(start if (start - before) % RING_SIZE <= reach else before)
+    return starts

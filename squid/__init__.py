@@ -1,0 +1,45 @@
+"""From content to identifiers: information spaces, the Hilbert curve, and regions on it."""
+
+from squid.curve import Curve
+from squid.errors import CodecError, CurveError, RegionError, SpaceError, SquidError
+from squid.patterns import (
+    Absent,
+    Anything,
+    Bare,
+    Interval,
+    Keyword,
+    Number,
+    Pattern,
+    Prefix,
+    number,
+    number_text,
+    overlaps,
+    within,
+)
+from squid.region import Box, Region
+from squid.space import Dimension, Space
+
+__all__ = [
+    "Absent",
+    "Anything",
+    "Bare",
+    "Box",
+    "CodecError",
+    "Curve",
+    "CurveError",
+    "Dimension",
+    "Interval",
+    "Keyword",
+    "Number",
+    "Pattern",
+    "Prefix",
+    "Region",
+    "RegionError",
+    "Space",
+    "SpaceError",
+    "SquidError",
+    "number",
+    "number_text",
+    "overlaps",
+    "within",
+]

@@ -1,0 +1,280 @@
+"""Codecs: from the patterns of one attribute to the cells of its axis, keeping order.
+
+Cell 0 of every axis is for data without the attribute; values have cells 1 and up. The law of all
+codecs: when two patterns share a value, their intervals share a cell. Routing may reach a cell too
+many, never one too few, because matching is exact at the peers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from squid.errors import CodecError, SpaceError
+from squid.patterns import Absent, Anything, Bare, Interval, Keyword, Number, Pattern, Prefix
+from squid.patterns import number_text as written
+
+Cells = tuple[int, int]
+"""From low to high, both included."""
+
+ABSENT_CELL = 0
+BARE_CELL = 1
+
+
+class Codec(Protocol):
+    """What a dimension needs to know about its values."""
+
+    def interval(self, pattern: Pattern) -> Cells | None:
+        """Return the cells where values of the pattern may lie; None when it has no value."""
+
+    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
+        """Return the cell of one concrete value; a salt may choose among cells that it owns."""
+
+    def describe(self) -> dict[str, str | float]:
+        """Return the codec as the space's definition has it."""
+
+
+class KeywordCodec:
+    """Text in code point order; a prefix is an interval, a number counts as it is written."""
+
+    def __init__(self, bits: int) -> None:
+        self._last = (1 << bits) - 1
+        # Enough symbols to tell every cell apart.
+        self._symbols = 1
+        while BASE**self._symbols < self._last:
+            self._symbols += 1
+        self._scale: int = BASE**self._symbols
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object], bits: int) -> KeywordCodec:
+        """Build it from its part of a space's definition."""
+        if table:
+            raise SpaceError([f"a keyword codec has no {_quoted(table)}"])
+        return cls(bits)
+
+    def interval(self, pattern: Pattern) -> Cells | None:
+        """Return the cells where values of the pattern may lie; None when it has no value."""
+        match pattern:
+            case Prefix(text):
+                return self._text_cell(text), self._text_cell(text, filler=BASE - 1)
+            case Interval() if _is_empty(pattern):
+                return None
+            case Interval(low=float() | int() as low) if pattern.is_number:
+                cells = [self._text_cell(text) for text in _writings(low)]
+                return min(cells), max(cells)
+            case Interval(low, high) if pattern.of_text:
+                return (
+                    self._text_cell(low) if isinstance(low, str) else BARE_CELL,
+                    self._text_cell(high) if isinstance(high, str) else self._last,
+                )
+            case Interval() | Anything():
+                return BARE_CELL, self._last
+        cell = self.cell(pattern)
+        return cell, cell
+
+    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
+        """Return the cell of one concrete value."""
+        match pattern:
+            case Absent():
+                return ABSENT_CELL
+            case Bare():
+                return BARE_CELL
+            case Keyword(text):
+                return self._text_cell(text)
+            case Interval(low=float() | int() as low) if pattern.is_number:
+                return self._text_cell(written(low))
+        raise CodecError(f"{pattern} is not one value")
+
+    def describe(self) -> dict[str, str | float]:
+        """Return the codec as the space's definition has it."""
+        return {"codec": "keyword"}
+
+    def _text_cell(self, text: str, filler: int = 0) -> int:
+        """Return the cell of a text, or with a filler of 71 the last one of what starts so."""
+        number = place = 0
+        for character in text[: self._symbols]:
+            symbol = _symbol(character)
+            number = number * BASE + symbol
+            place += 1
+            if symbol in SHARED:
+                # What follows would not be in order any more: z-caron + a < e-acute + b, but both
+                # letters have one symbol. So nothing may follow, in prefixes either.
+                filler = 0
+                break
+        for _ in range(self._symbols - place):
+            number = number * BASE + filler
+        return 1 + number * self._last // self._scale
+
+
+class NumberCodec:
+    """Numbers between two bounds; those outside fall into the edge cells, and so still meet."""
+
+    def __init__(self, bits: int, minimum: Number, maximum: Number, scale: str = "linear") -> None:
+        if scale not in ("linear", "log"):
+            raise CodecError(f'the scale is "linear" or "log", not {scale!r}')
+        try:
+            self._minimum, self._maximum = float(minimum), float(maximum)
+        except OverflowError:
+            raise CodecError("min and max must be finite numbers that a float can hold") from None
+        if not (math.isfinite(self._minimum) and math.isfinite(self._maximum)):
+            raise CodecError(f"min and max must be finite numbers, not {minimum} and {maximum}")
+        if self._minimum >= self._maximum:
+            raise CodecError(f"min must be less than max, but {minimum} is not less than {maximum}")
+        if scale == "log" and self._minimum <= 0:
+            raise CodecError(f"a log scale needs a min above 0, not {minimum}")
+        self._last = (1 << bits) - 1
+        self._scale = scale
+        self._position: Callable[[float], float] = _octaves if scale == "log" else float
+        self._origin = self._position(self._minimum)
+        self._span = self._position(self._maximum) - self._origin
+        if not 0 < self._span < math.inf:
+            raise CodecError(f"{minimum} and {maximum} are too close together or too far apart")
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object], bits: int) -> NumberCodec:
+        """Build it from its part of a space's definition."""
+        problems = []
+        unknown = table.keys() - {"min", "max", "scale"}
+        if unknown:
+            problems.append(f"a number codec has no {_quoted(unknown)}, only min, max and scale")
+        ends: list[Number] = []
+        for key in ("min", "max"):
+            value = table.get(key)
+            if value is None:
+                problems.append(f"a number codec needs {key}")
+            elif isinstance(value, bool) or not isinstance(value, int | float):
+                problems.append(f"{key} must be a number, not {value!r}")
+            else:
+                ends.append(value)
+        scale = table.get("scale", "linear")
+        if scale not in ("linear", "log"):
+            problems.append(f'scale must be "linear" or "log", not {scale!r}')
+        if len(ends) == 2:
+            try:
+                codec = cls(bits, ends[0], ends[1], "log" if scale == "log" else "linear")
+            except CodecError as error:
+                problems.append(str(error))
+        if problems:
+            raise SpaceError(problems)
+        return codec
+
+    def interval(self, pattern: Pattern) -> Cells | None:
+        """Return the cells where values of the pattern may lie; None when it has no value."""
+        match pattern:
+            case Interval(low=low, high=high) if not pattern.of_text:
+                if _is_empty(pattern):
+                    return None
+                return (
+                    BARE_CELL if low is None or isinstance(low, str) else self._number_cell(low),
+                    self._last
+                    if high is None or isinstance(high, str)
+                    else self._number_cell(high),
+                )
+            case Prefix() | Anything():
+                # A number counts as it is written, and that order is not the numbers' own.
+                return BARE_CELL, self._last
+        cell = self.cell(pattern)
+        return cell, cell
+
+    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
+        """Return the cell of one concrete value."""
+        match pattern:
+            case Absent():
+                return ABSENT_CELL
+            case Bare():
+                return BARE_CELL
+            case Keyword(text):
+                raise CodecError(f"is a number here, and the text {text!r} is not")
+            case Interval() if pattern.of_text:
+                end = pattern.low if pattern.low is not None else pattern.high
+                raise CodecError(f"is a number here, and the text {end!r} is not")
+            case Interval(low=float() | int() as low) if pattern.is_number:
+                return self._number_cell(low)
+        raise CodecError(f"{pattern} is not one value")
+
+    def describe(self) -> dict[str, str | float]:
+        """Return the codec as the space's definition has it."""
+        return {
+            "codec": "number",
+            "min": self._minimum,
+            "max": self._maximum,
+            "scale": self._scale,
+        }
+
+    def _number_cell(self, value: Number) -> int:
+        if value <= self._minimum:
+            return 1
+        if value >= self._maximum:
+            return self._last
+        # Every operation rounds monotonically, so order is kept; all are exact IEEE arithmetic, so
+        # every machine agrees.
+        share = (self._position(float(value)) - self._origin) / self._span
+        return min(1 + int(share * self._last), self._last)
+
+
+CODECS: dict[str, Callable[[Mapping[str, object], int], Codec]] = {
+    "keyword": KeywordCodec.from_table,
+    "number": NumberCodec.from_table,
+}
+"""Every codec that a space can name, with what builds it from its table and bits."""
+
+
+def _ranges() -> list[tuple[int, int]]:
+    """Return the alphabet, in code point order: first and last code point of each symbol."""
+    alone = sorted(map(ord, "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
+    ranges, begin = [], 0
+    for point in alone:
+        if begin < point:
+            ranges.append((begin, point - 1))
+        ranges.append((point, point))
+        begin = point + 1
+    return [*ranges, (begin, 0x10FFFF)]
+
+
+ALPHABET = _ranges()
+BASE = len(ALPHABET) + 1
+"""One more, the lowest, for the end of the text."""
+SHARED = frozenset(i for i, (first, last) in enumerate(ALPHABET, start=1) if first != last)
+"""Symbols that stand for several characters."""
+ASCII = [next(i for i, (_, last) in enumerate(ALPHABET, start=1) if p <= last) for p in range(128)]
+
+
+def _symbol(character: str) -> int:
+    point = ord(character)
+    return ASCII[point] if point < 128 else BASE - 1
+
+
+def _writings(value: Number) -> set[str]:
+    """Return all texts that a number equal to this one may have: 1e20 is also an integer."""
+    texts = {written(value)}
+    if math.isfinite(value) and abs(value) >= 2**53:
+        if value == int(value):
+            texts.add(str(int(value)))
+        if abs(value) < 2**1023 and float(value) == value:
+            texts.add(repr(float(value)))
+    return texts
+
+
+def _is_empty(interval: Interval) -> bool:
+    low, high = interval.low, interval.high
+    if low is None or high is None:
+        return False
+    if isinstance(low, str) or isinstance(high, str):
+        above, same = str(low) > str(high), low == high
+    else:
+        above, same = low > high, low == high
+    return above or (same and (interval.low_open or interval.high_open))
+
+
+def _octaves(value: float) -> float:
+    """Return the base-2 logarithm, straight between powers of two.
+
+    The C library's logarithm may differ in the last bit between machines; this one can't.
+    """
+    mantissa, exponent = math.frexp(value)
+    return exponent + 2 * mantissa
+
+
+def _quoted(keys: Mapping[str, object] | set[str]) -> str:
+    return ", ".join(repr(key) for key in sorted(keys))
