@@ -33,8 +33,8 @@ from squid.patterns import (
 )
 
 # The words of the language, for writing here and for reading in the grammar.
-ATTRIBUTE = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_-]|\.(?!\.))*")
-WORD = re.compile(r"(?:[A-Za-z0-9_\-:+@#%]|[^\x00-\x7f\s]|\.(?!\.))+")
+ATTRIBUTE = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_-]++|\.(?!\.))*")
+WORD = re.compile(r"(?:[A-Za-z0-9_\-:+@#%]++|[^\x00-\x7f\s]|\.(?!\.))+")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
@@ -139,6 +139,16 @@ def levels_text(levels: tuple[Level, ...]) -> str:
     return text
 
 
+def by_attribute(pairs: Iterable[tuple[str, Pattern]]) -> dict[str, tuple[Pattern, ...]]:
+    """Return the different patterns of each attribute, in order."""
+    patterns: dict[str, tuple[Pattern, ...]] = {}
+    for attribute, pattern in pairs:
+        known = patterns.get(attribute, ())
+        if pattern not in known:
+            patterns[attribute] = (*known, pattern)
+    return patterns
+
+
 # Normal form
 
 
@@ -148,12 +158,13 @@ def _settle(group: And | Or) -> None:
     items: list[Expression] = []
     size = nesting = 0
     for item in group.items:
-        if isinstance(item, kind):
-            items += item.items
-        else:
+        if isinstance(item, Element):
             items.append(item)
-        size += item.size
-        nesting = max(nesting, item.nesting + (kind is And and isinstance(item, Or)))
+            size += 1
+        else:
+            items += item.items if isinstance(item, kind) else (item,)
+            size += item.size
+            nesting = max(nesting, item.nesting + (kind is And and isinstance(item, Or)))
     if len(items) < 2:
         raise ProfileError(f"{kind.__name__} joins two or more items, not {len(items)}")
     if size > PROFILE_ELEMENTS_MAX:
@@ -166,12 +177,12 @@ def _settle(group: And | Or) -> None:
 
 
 def _normal_pattern(pattern: Pattern) -> Pattern:
-    if isinstance(pattern, Keyword | Prefix):
+    if isinstance(pattern, (Keyword, Prefix)):
         _check_text(pattern.text)
         return pattern
     if isinstance(pattern, Interval):
         return _normal_interval(pattern)
-    if isinstance(pattern, Anything | Bare):
+    if isinstance(pattern, (Anything, Bare)):
         return pattern
     if isinstance(pattern, Absent):
         raise ProfileError("a profile can't ask for an attribute that is not there")
@@ -179,7 +190,8 @@ def _normal_pattern(pattern: Pattern) -> Pattern:
 
 
 def _normal_interval(given: Interval) -> Interval:
-    low, high = _normal_end(given.low), _normal_end(given.high)
+    low = _normal_end(given.low)
+    high = low if given.high is given.low else _normal_end(given.high)
     if (low is None and given.low_open) or (high is None and given.high_open):
         raise ProfileError("an end that is not there can't be open")
     if low is not None and high is not None:
@@ -203,19 +215,20 @@ def _normal_end(end: Number | str | None) -> Number | str | None:
     if isinstance(end, str):
         _check_text(end)
         return end
-    if isinstance(end, bool) or not isinstance(end, int | float):
+    if isinstance(end, bool) or not isinstance(end, (int, float)):
         raise ProfileError(f"{end!r} is no number")
     if not math.isfinite(end):
         raise ProfileError("a number has to be finite")
     if isinstance(end, float):
         # 2.0**60 equals 2**60, so both have to be written alike.
-        return int(end) if end.is_integer() and _fits(end) else float(end)
-    if not _fits(end):
+        return int(end) if end.is_integer() and fits_63_bits(end) else float(end)
+    if not fits_63_bits(end):
         raise ProfileError(f"the integer {end} does not fit in 63 bits; use a float")
     return end
 
 
-def _fits(value: Number) -> bool:
+def fits_63_bits(value: Number) -> bool:
+    """Return whether an integer of this size stays one; beyond, numbers are floats."""
     return -(2**63) <= value < 2**63
 
 
@@ -233,9 +246,11 @@ _ESCAPES_BY_CHAR = {char: name for name, char in ESCAPES.items()}
 
 
 def _pattern_text(pattern: Pattern) -> str:
+    if isinstance(pattern, Keyword):
+        return "=" + _end_text(pattern.text)
+    if isinstance(pattern, Interval) and pattern.is_number:
+        return "=" + _end_text(pattern.low)
     match pattern:
-        case Keyword(text):
-            return "=" + _end_text(text)
         case Anything():
             return "=*"
         case Prefix(text):
@@ -245,8 +260,6 @@ def _pattern_text(pattern: Pattern) -> str:
         case Interval(None, high, _, high_open):
             return ("<" if high_open else "<=") + _end_text(high)
         case Interval(low, high):
-            if pattern.is_number:
-                return "=" + _end_text(low)
             return f"={_end_text(low)}..{_end_text(high)}"
     return ""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from arms.aggregate import Aggregate
@@ -29,43 +30,44 @@ class Retrieval:
         self.matches = 0
         self.aggregate = Aggregate()
         self._message, self._turn = message, turn
-        self._items = self._iterate()
+        self._cursor: Value = None
+        self._page: deque[Item] = deque()
+        self._ended = False
 
     def __aiter__(self) -> Retrieval:
         return self
 
     async def __anext__(self) -> Item:
-        return await self._items.__anext__()
+        while not self._page:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._turn_page()
+        return self._page.popleft()
 
     async def all(self) -> list[Item]:
         """Return everything as a list."""
         return [item async for item in self]
 
-    async def _iterate(self) -> AsyncGenerator[Item, None]:
-        message, cursor = self._message, None
-        while True:
-            match await self._turn(message, cursor):
-                case [
-                    list() as found,
-                    aggregate,
-                    int() as matches,
-                    int() as peers,
-                    cursor,
-                    bool() as progress,
-                ]:
-                    self.aggregate = self.aggregate.merge(Aggregate.from_wire(aggregate))
-                    self.matches += matches
-                    self.peers = max(self.peers, peers)
-                case _:
-                    raise ProtocolError("what came is not a page")
-            for entry in found:
-                yield item_of(read_found(entry).message)
-            message = _less(message, len(found))
-            if cursor is None or message.modifiers.limit == 0:
-                self.complete = True
-                return
-            if not progress:  # the rest of the ring did not answer in all the time there was
-                return
+    async def _turn_page(self) -> None:
+        match await self._turn(self._message, self._cursor):
+            case [
+                list() as found,
+                aggregate,
+                int() as matches,
+                int() as peers,
+                cursor,
+                bool() as progress,
+            ]:
+                self.aggregate = self.aggregate.merge(Aggregate.from_wire(aggregate))
+                self.matches += matches
+                self.peers = max(self.peers, peers)
+            case _:
+                raise ProtocolError("what came is not a page")
+        self._page.extend(item_of(read_found(entry).message) for entry in found)
+        self._message, self._cursor = _less(self._message, len(found)), cursor
+        self.complete = cursor is None or self._message.modifiers.limit == 0
+        # Without progress the rest of the ring did not answer in all the time there was.
+        self._ended = self.complete or not progress
 
 
 def _less(message: Message, count: int) -> Message:

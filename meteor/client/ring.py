@@ -250,7 +250,6 @@ class Ring:
             watch.close()
             with trio.move_on_after(self._seconds) as scope:
                 scope.shield = True
-                await watch.aclose()
                 await self._withdraw(watch)
 
     async def _withdraw(self, watch: Watch) -> None:

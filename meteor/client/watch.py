@@ -7,7 +7,7 @@ client moves to another peer the same watch, with the same id, is posted again f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -44,7 +44,7 @@ class Watch:
         self._behind = replay is not None
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._send, self._queue = trio.open_memory_channel[Item | None](QUEUED_MAX)
-        self._items = self._iterate()
+        self._replaying: Retrieval | None = None
 
     @property
     def id(self) -> str:
@@ -55,7 +55,30 @@ class Watch:
         return self
 
     async def __anext__(self) -> Item:
-        return await self._items.__anext__()
+        while True:
+            item = await self._next_stored() or await self._next_notified()
+            if item is not None and self._is_new(item):
+                return item
+
+    async def _next_stored(self) -> Item | None:
+        """Go on with the replay, or begin another if something may have been missed."""
+        if self._behind and self._replay is not None and self._replaying is None:
+            self._behind = False
+            self._replaying = self._replay()
+        if self._replaying is None:
+            return None
+        try:
+            return await anext(self._replaying)
+        except StopAsyncIteration:
+            self._replaying = None
+            return None
+
+    async def _next_notified(self) -> Item | None:
+        """Wait for a notification; None when it is time to look at what is stored."""
+        try:
+            return await self._queue.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
 
     def offer(self, message: Message) -> None:
         """Take a notification from the connection."""
@@ -76,25 +99,6 @@ class Watch:
     def close(self) -> None:
         """End the iteration once what is queued has been given."""
         self._send.close()
-
-    async def aclose(self) -> None:
-        """Free what the iteration holds."""
-        self.close()
-        await self._items.aclose()
-
-    async def _iterate(self) -> AsyncGenerator[Item, None]:
-        while True:
-            if self._behind and self._replay is not None:
-                self._behind = False
-                async for item in self._replay():
-                    if self._is_new(item):
-                        yield item
-            try:
-                notified = await self._queue.receive()
-            except trio.EndOfChannel:
-                return
-            if notified is not None and self._is_new(notified):
-                yield notified
 
     def _is_new(self, item: Item) -> bool:
         if item.id in self._seen:

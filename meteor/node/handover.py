@@ -23,7 +23,7 @@ from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.writer import Writer
-from meteor.ring.arcs import Spans, arc, contains, meeting
+from meteor.ring.arcs import TOP, Spans, arc, contains, meeting, union
 from meteor.ring.questions import Peer, between
 from meteor.transport.frames import Value
 from squid import Space
@@ -49,14 +49,17 @@ class Handover:
     ) -> None:
         self._space, self._store, self._writer = space, store, writer
         self._overlay, self._links, self._gate, self._clock = overlay, links, gate, clock
+        self._incoming: Spans = ()  # arcs that are on their way here: not to be dropped again
+        self._changing = trio.Lock()
 
     async def run(self) -> None:
         """Hand over what a new predecessor is owed, and claim what nobody will hand over."""
         while True:
             changed = self._overlay.changed
             try:
-                await self._give_to_predecessor()
-                await self._claim()
+                if not self._overlay.leaving:
+                    await self._give_to_predecessor()
+                    await self._claim()
             except (MeteorError, ArmsError) as error:
                 log.info("a hand-over did not come through, and will be tried again: %s", error)
             with trio.move_on_after(RETRY_SECONDS):
@@ -68,7 +71,12 @@ class Handover:
         successor, low = overlay.successor, overlay.low
         if successor is None or low is None:
             return False
-        await self._hand_over(successor, low, overlay.me.id, overlay.retire)
+        overlay.leaving = True
+        try:
+            await self._hand_over(successor, low, overlay.me.id, overlay.retire)
+        except BaseException:
+            overlay.leaving = False
+            raise
         return True
 
     async def _give_to_predecessor(self) -> None:
@@ -92,23 +100,22 @@ class Handover:
 
     async def _hand_over(self, peer: Peer, low: int, high: int, given: Callable[[], None]) -> None:
         """Copy the arc (low, high] to a peer, and make it responsible; then `given` is called."""
-        spans = arc(low, high)
         copied = _Progress()
-        while not await self._copy(peer, spans, copied):
+        while not await self._copy(peer, (low, high), copied):
             pass
         async with self._gate.closed():
             with trio.move_on_after(FREEZE_SECONDS_MAX) as frozen:
-                while not await self._copy(peer, spans, copied):
+                while not await self._copy(peer, (low, high), copied):
                     pass
-                await self._send(peer, [], [], [low, high])
+                await self._send(peer, [], [], (low, high), last=True)
                 given()
         if frozen.cancelled_caught:
             raise MeteorError(f"{peer.address} took too long for the last page")
         log.info("handed an arc with %d messages to %s", copied.messages, peer.address)
 
-    async def _copy(self, peer: Peer, spans: Spans, copied: _Progress) -> bool:
+    async def _copy(self, peer: Peer, ends: tuple[int, int], copied: _Progress) -> bool:
         """Send one page; True when there was nothing more to send."""
-        now_ms = self._clock()
+        now_ms, spans = self._clock(), arc(*ends)
         stones = self._store.tombstones(now_ms, copied.stone, HANDOVER_ROWS)
         rows = self._store.after(now_ms, copied.seq, HANDOVER_ROWS)
         page: list[Stored] = []
@@ -122,7 +129,7 @@ class Handover:
                 size += len(stored.message.data) + 512
         mine = [stone for _, stone in stones if contains(spans, stone.identifier)]
         if page or mine:
-            await self._send(peer, [stored.message for stored in page], mine, None)
+            await self._send(peer, [stored.message for stored in page], mine, ends)
         if stones:
             copied.stone = stones[-1][0]
         copied.messages += len(page)
@@ -133,12 +140,15 @@ class Handover:
         peer: Peer,
         messages: Sequence[Message],
         stones: Sequence[Tombstone],
-        arc_: list[int] | None,
+        ends: tuple[int, int],
+        *,
+        last: bool = False,
     ) -> None:
         body = [
             [message.to_wire() for message in messages],
             [[s.id, s.taker, s.identifier, s.expires_ms] for s in stones],
-            arc_,
+            ends,
+            last,
         ]
         await self._links.request(peer.address, "handover", body, FREEZE_SECONDS_MAX)
 
@@ -147,14 +157,14 @@ class Handover:
         at = 0
         while rows := self._store.after(self._clock(), at, HANDOVER_ROWS):
             at = rows[-1].seq
-            spans = self._overlay.spans
-            foreign = tuple(
-                stored.seq
-                for stored in rows
-                if not meeting(region_of(self._space, stored.message), spans)
-            )
-            if foreign:
-                await self._writer.commit([Drop(foreign)])
+            async with self._changing:
+                kept = union((*self._overlay.spans, *self._incoming))
+                foreign = tuple(
+                    stored.seq
+                    for stored in rows
+                    if not meeting(region_of(self._space, stored.message), kept)
+                )
+                await self._writer.commit([Drop(foreign)] if foreign else [])
             await trio.lowlevel.checkpoint()
 
     # -- the receiving side ------------------------------------------------------------------------
@@ -165,16 +175,29 @@ class Handover:
             case "claim", [int() as low, int() as high]:
                 mine = self._overlay.spans
                 return any(contains(mine, end) for end in (high, (low + 1) % (1 << 63)))
-            case "handover", [list() as messages, list() as stones, None | [int(), int()] as arc_]:
-                writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
-                if stones:
-                    writes.append(Bury(tuple(_read_tombstone(entry) for entry in stones)))
-                await self._writer.commit(writes)
-                if arc_ is not None:
-                    self._overlay.accept(arc_[0], arc_[1])
+            case "handover", [
+                list() as messages,
+                list() as stones,
+                [int() as low, int() as high],
+                bool() as last,
+            ] if 0 <= low <= TOP and 0 <= high <= TOP:
+                await self._take_in(messages, stones, low, high)
+                if last:
+                    self._overlay.accept(low, high)
+                    self._incoming = ()
                 return True
             case _:
                 raise InputError(f"no answer to {method!r} like this")
+
+    async def _take_in(
+        self, messages: list[Value], stones: list[Value], low: int, high: int
+    ) -> None:
+        writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
+        if stones:
+            writes.append(Bury(tuple(_read_tombstone(entry) for entry in stones)))
+        async with self._changing:
+            self._incoming = union((*self._incoming, *arc(low, high)))
+            await self._writer.commit(writes)
 
 
 class _Progress:

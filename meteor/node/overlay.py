@@ -56,6 +56,8 @@ class Overlay:
         self.me = me
         self.low: int | None = None
         """The arc (low, me] is this peer's responsibility; None: none yet."""
+        self.leaving = False
+        """On its way out: it no longer offers itself as a neighbour, nor accepts an arc."""
         self.changed = trio.Event()
         """Set, and replaced, whenever a neighbour or the responsibility changed."""
         self._config, self._links, self._random = config, links, random
@@ -105,6 +107,10 @@ class Overlay:
         """Return every peer known, clockwise from this one."""
         return self._chord.known()
 
+    def neighbours(self) -> Neighbours:
+        """Return this peer between its neighbours."""
+        return self._chord.neighbours()
+
     # -- joining and leaving -----------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -131,7 +137,7 @@ class Overlay:
 
     async def depart(self) -> None:
         """Tell both neighbours that this peer is gone for good."""
-        around = _neighbours_wire(self._chord.neighbours())
+        around = _neighbours_wire(self.neighbours())
         neighbours = {peer for peer in (self.predecessor, self.successor) if peer is not None}
         for peer in neighbours:
             try:
@@ -141,6 +147,8 @@ class Overlay:
 
     def accept(self, low: int, high: int) -> None:
         """Become responsible for the arc (low, high], which its owner just handed over."""
+        if self.leaving:
+            raise InputError("this peer is leaving the ring and takes over nothing")
         if high == self.me.id and (self.low is None or self.low == low or high == self.low):
             self.low = low
         elif high == self.low:
@@ -177,7 +185,7 @@ class Overlay:
                     self._announce()
 
     async def _every(self, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
+        while not self.leaving:
             await step()
             pause = self._config.stabilise_seconds * self._random.uniform(0.8, 1.2)
             with trio.move_on_after(pause):
@@ -191,6 +199,8 @@ class Overlay:
         if self._chord.successors[:1] != before:
             log.info("successor is %s now", self.successor.address if self.successor else "nobody")
             self._announce()
+        if self.leaving:
+            return
         self._rounds_isolated = self._rounds_isolated + 1 if self._chord.isolated else 0
         if self._rounds_isolated >= ISOLATED_ROUNDS:
             self._go_on_alone()
@@ -239,7 +249,7 @@ class Overlay:
         """Answer another peer's question about the ring."""
         match method, body:
             case "neighbours", _:
-                return _neighbours_wire(self._chord.neighbours())
+                return _neighbours_wire(self.neighbours())
             case "step", int() as identifier if 0 <= identifier < RING_SIZE:
                 step = self._chord.step(identifier)
                 if isinstance(step, Found):

@@ -82,9 +82,7 @@ class Service:
     async def _post(self, client: str, posts: list[Any], seconds: float) -> Value:
         """Post messages; each gets its receipt or its error, in the order they came."""
         if len(posts) > POSTS_PER_REQUEST_MAX:
-            raise InputError(
-                f"{len(posts)} messages in a request; at most {POSTS_PER_REQUEST_MAX}"
-            )
+            raise InputError(f"{len(posts)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         outcomes: list[Value] = [None] * len(posts)
         errands: dict[int, Errand] = {}
         for i, post in enumerate(posts):
@@ -99,7 +97,7 @@ class Service:
         return outcomes
 
     def _admit(self, client: str, post: object) -> Message:
-        """Stamp a message that enters the ring here: who sent it, where answers go, when it ends."""
+        """Stamp a message that enters the ring here: who sent it, and when it ends."""
         match post:
             case [wire, int() | float() as ttl_seconds]:
                 message = Message.from_wire(wire)
