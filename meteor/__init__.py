@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meteor.version import VERSION as __version__
+from meteor.version import VERSION as __version__  # noqa: N811 - the name that tools look for
 
 if TYPE_CHECKING:
     from meteor import blocking

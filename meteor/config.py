@@ -8,14 +8,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from meteor.errors import AddressError, ConfigError
 from meteor.ring.arcs import RING_SIZE
 from meteor.transport.network import parse_address
+from squid import Space, SpaceError
 
 ENVIRONMENT_PREFIX = "METEOR_"
+
+SAMPLE_SPACE = "lab.toml"
+"""The space of a peer that is not given one; a file of this package."""
+
+EVERY_ADDRESS = ("0.0.0.0", "::")
+"""Hosts to listen at, but not to be reached at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,11 @@ class Config:
                 parse_address(address)
             except AddressError as error:
                 problems.append(f"{name}: {error}")
+        if not problems and parse_address(self.advertise or self.listen)[0] in EVERY_ADDRESS:
+            problems.append(
+                f"advertise: {self.advertise or self.listen} is every address of this host; say "
+                "which one others reach it at, such as 192.168.1.20:7400"
+            )
         if not -1 <= self.id < RING_SIZE:
             problems.append(f"id: {self.id} is no place on the ring; use 0 to 2**63 - 1, or -1")
         for name, low, high in (("samples", 1, 64), ("successors", 1, 32), ("fingers", 1, 16)):
@@ -93,6 +106,7 @@ PRESETS: dict[str, Config] = {
     # One machine: nobody is far, so a silent peer is noticed quickly.
     "local": Config(),
     # Hosts in one building: the odd busy host must not count as dead.
+    # They listen at every address, so each says which one it is reached at (`advertise`).
     "lab": Config(
         listen="0.0.0.0:7400", stabilise_seconds=1.0, request_seconds=4.0, post_seconds=15.0
     ),
@@ -119,11 +133,11 @@ def load_config(
     known = {field.name for field in fields(Config)} | {"preset"}
     for name, text in environment.items():
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and key in known:
+        if name.startswith(ENVIRONMENT_PREFIX) and key in known and text:
             values[key] = text
     values |= {name: value for name, value in flags.items() if value is not None}
     preset = values.pop("preset", "local")
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise ConfigError(f"preset: {preset!r}; use {', '.join(PRESETS)}")
     typed: dict[str, Any] = {}
     for name, value in values.items():
@@ -137,6 +151,21 @@ def load_config(
     if problems:
         raise ConfigError("\n".join(problems))
     return replace(PRESETS[preset], **typed).validate()
+
+
+def load_space(file: str) -> Space:
+    """Return the space of a TOML file; without a file, the sample space."""
+    if not file:
+        return Space.from_toml(resources.files("meteor").joinpath(SAMPLE_SPACE).read_text("utf-8"))
+    try:
+        return Space.from_toml(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"can't read the space {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the space {file} is not text in UTF-8: {error}") from error
+    except SpaceError as error:
+        problems = "".join(f"\n  {problem}" for problem in error.problems)
+        raise ConfigError(f"the space {file} is not usable:{problems}") from error
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -154,13 +183,23 @@ def _typed(example: object, value: object) -> object:
         case tuple():
             entries = value.split(",") if isinstance(value, str) else value
             if not isinstance(entries, (list, tuple)):
-                raise ValueError(f"{value!r} is no list")
+                raise ValueError(f"{value!r} is not a list of addresses")
             return tuple(str(entry).strip() for entry in entries if str(entry).strip())
         case float() if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-            return float(value)
+            return _number(float, value)
         case int() if isinstance(value, (int, str)) and not isinstance(value, bool):
-            return int(value)
+            return _number(int, value)
         case str() if isinstance(value, (str, Path)):
             return str(value)
         case _:
-            raise ValueError(f"{value!r} is no {type(example).__name__}")
+            raise ValueError(f"{value!r} is not {_WORDS[type(example)]}")
+
+
+_WORDS = {float: "a number", int: "a whole number", str: "a text"}
+
+
+def _number(convert: type[int] | type[float], value: int | float | str) -> float:
+    try:
+        return convert(value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{value!r} is not {_WORDS[convert]}") from None

@@ -11,6 +11,8 @@
     ├── RemoteError        the other side answered with an error of its own
     │   └── Busy           it has too much to do; try again later
     ├── ProtocolError      the other side sent bytes that are not Meteor's protocol
+    ├── ElementError       an element's table is wrong (all that is, one problem a line), or it was
+    │                      given an event that it can't take
     └── FolderInUse        another peer works on this data folder
 
 What arrives wrongly from a peer or client is `ProtocolError` or `InputError`; anything else that
@@ -18,6 +20,8 @@ escapes is a bug of ours. `squid.errors` and `arms.errors` have the trees of the
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class MeteorError(Exception):
@@ -62,6 +66,14 @@ class Busy(RemoteError):  # noqa: N818
 
 class ProtocolError(MeteorError):
     """The other side sent bytes that are not Meteor's protocol."""
+
+
+class ElementError(MeteorError):
+    """An element's table is wrong, or it was given an event that it can't take."""
+
+    def __init__(self, words: str, problems: Sequence[str] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n  ".join((f"{words}:" if problems else words, *problems)))
 
 
 class FolderInUse(MeteorError):  # noqa: N818

@@ -9,7 +9,7 @@ from arms.limits import DATA_BYTES_MAX
 PROTOCOL = 1
 """The version that both sides of a connection must share."""
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024
+FRAME_BYTES_MAX = 8 * 1024 * 1024
 """A frame holds a page or a batch: several data items of the largest size, yet one fits in memory
 many times over."""
 
@@ -67,8 +67,8 @@ REPLY_SHARE = 0.8
 PAGE_BYTES = 1024 * 1024
 """The data a page of a retrieval aims at; at least one item always goes."""
 
-ANSWER_BYTES_MAX = 8 * 1024 * 1024
-"""Data that a peer merges into one answer, of many peers that each sent at least one item."""
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+"""What a peer merges into one answer, of many peers that each sent at least one item."""
 
 POSTS_PER_REQUEST_MAX = 4096
 """Messages in one request, so that one client can't hold a peer's loop for long."""
@@ -96,13 +96,25 @@ WATCHES_PER_CLIENT_MAX = 100_000
 SEEN_IDS_MAX = 65_536
 """Message ids that a watch remembers, so that a replay or a reconnect gives nothing twice."""
 
+GOODBYE_SECONDS = 1.0
+"""What a program that ends without closing its blocking connection gives it to withdraw watches."""
+
+# -- elements ------------------------------------------------------------------------------------
+
+EVENTS_QUEUED_MAX = 1024
+"""Events that wait for one element: a burst of readings, not a day's. Beyond it what happens at the
+device is refused, and what the ring gives waits in its watch."""
+
+REOPEN_SECONDS = 1.0
+"""The pause before an element asks again for a watch that the ring did not answer for."""
+
 # -- hand-over -----------------------------------------------------------------------------------
 
 HANDOVER_ROWS = 500
 """Rows in one page of a hand-over."""
 
-HANDOVER_BYTES = 4 * 1024 * 1024
-"""Data in one page of a hand-over."""
+HANDOVER_BYTES = 2 * 1024 * 1024
+"""Messages in one page of a hand-over; one of the largest may come on top."""
 
 FREEZE_SECONDS_MAX = 5.0
 """How long posts to a moving arc wait for the last page of its hand-over."""

@@ -44,6 +44,7 @@ class Connection:
         self._addresses: dict[str, None] = dict.fromkeys(addresses)
         self._channel: Channel | None = None
         self._connected = trio.Event()
+        self._over = False
 
     async def request(
         self, method: str, body: Value, seconds: float, *, repeatable: bool = True
@@ -64,6 +65,8 @@ class Connection:
 
     async def _usable(self, deadline: float) -> Channel:
         while self._channel is None or self._channel.closed.is_set():
+            if self._over:
+                raise ConnectionLost("this connection is over")
             with trio.move_on_at(deadline) as waited:
                 await self._connected.wait()
             if waited.cancelled_caught:
@@ -83,6 +86,18 @@ class Connection:
 
         Raises only if the first connection can't be had.
         """
+        try:
+            await self._keep(on_push, on_connect, task_status)
+        finally:  # nobody waits for a connection that won't come, such as a watch that is withdrawn
+            self._over = True
+            self._connected.set()
+
+    async def _keep(
+        self,
+        on_push: PushHandler,
+        on_connect: Callable[[Channel], Awaitable[None]],
+        task_status: trio.TaskStatus[None],
+    ) -> None:
         pause, first = RETRY_SECONDS, True
         while True:
             problems: list[str] = []

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arms.message import Action, Message
+from arms.profile import Profile
 from meteor.errors import InputError, MeteorError, ProtocolError
 from meteor.transport.channel import ERROR_KINDS
 from meteor.transport.frames import Value
+from squid.patterns import Interval, Keyword
 
 TTL_SECONDS = 3600.0
 """How long data stay when their sender does not say: long enough to be found, not for ever."""
@@ -60,6 +62,18 @@ class Item:
     def text(self) -> str:
         """The data as text."""
         return self.data.decode("utf-8", errors="replace")
+
+    def value(self, attribute: str) -> int | float | str | None:
+        """Return the number or keyword that the profile gives an attribute.
+
+        None when the attribute is not there, has no value, or has a range of them.
+        """
+        match Profile.parse(self.profile).data_by_attribute().get(attribute, ()):
+            case (Keyword(text), *_):
+                return text
+            case (Interval(int() | float() as low) as interval, *_) if interval.is_number:
+                return low
+        return None
 
 
 @dataclass(frozen=True, slots=True)

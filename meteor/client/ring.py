@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
 from arms.errors import ArmsError
 from arms.message import Action, Header, Message, Modifiers, modifiers
 from arms.profile import Profile
+from arms.rendezvous import weight
 from meteor.background import background_nursery
 from meteor.client.connection import Connection
 from meteor.client.results import (
@@ -27,8 +28,8 @@ from meteor.client.results import (
 )
 from meteor.client.retrieval import Retrieval
 from meteor.client.watch import RENEW_SECONDS, WATCH_TTL_SECONDS, Watch
-from meteor.errors import MeteorError, NoRing, ProtocolError
-from meteor.limits import WATCHES_PER_CLIENT_MAX
+from meteor.errors import InputError, MeteorError, NoRing, ProtocolError
+from meteor.limits import PAGE_BYTES, WATCHES_PER_CLIENT_MAX
 from meteor.node.errands import Trace, read_found
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
@@ -36,6 +37,8 @@ from meteor.transport.network import Network
 from meteor.transport.tcp import TcpNetwork
 
 log = logging.getLogger("meteor.client")
+
+T = TypeVar("T")
 
 DEADLINE_SECONDS = 10.0
 """How long an operation may take when the program does not say."""
@@ -123,7 +126,7 @@ class Ring:
 
         A post that fails has its reason in the receipt's `error`; the others are not affected.
         """
-        batches = _batches(list(posts), POSTS_PER_REQUEST)
+        batches = _batches(posts, lambda post: len(post.data) + len(post.profile))
         receipts: list[list[Receipt]] = [[] for _ in batches]
         failures: list[MeteorError] = []
         limiter = trio.CapacityLimiter(REQUESTS_IN_FLIGHT)
@@ -149,7 +152,7 @@ class Ring:
         for i, post in enumerate(posts):
             try:
                 messages[i] = self._message(post.profile, post.action, post.data, post.context)
-            except (ArmsError, MeteorError) as error:
+            except MeteorError as error:
                 receipts[i] = _failed("", error)
         outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
         for (i, message), outcome in zip(messages.items(), outcomes, strict=True):
@@ -167,7 +170,7 @@ class Ring:
         deleted only with the same one.
         """
         action = Action.DELETE_INTEREST if interests else Action.DELETE_DATA
-        message = self._message(profile, action, b"", None, modifiers(only=only))
+        message = self._message(profile, action, b"", None, _modifiers(only=only))
         (outcome,) = await self._post([message], [0])
         if isinstance(outcome, MeteorError):
             raise outcome
@@ -180,14 +183,14 @@ class Ring:
 
         `limit=1` is any one match. Matches come page by page, so there may be any number of them.
         """
-        message = self._message(profile, Action.RETRIEVE, b"", None, modifiers(limit))
+        message = self._message(profile, Action.RETRIEVE, b"", None, _modifiers(limit=limit))
         return Retrieval(message, self._turn)
 
     async def aggregate(
         self, profile: str, name: str = "count", attribute: str | None = None
     ) -> Aggregated:
         """Compute count, min, max, sum or avg of an attribute, at the peers that have the data."""
-        wanted = modifiers(aggregate=name, attribute=attribute)
+        wanted = _modifiers(aggregate=name, attribute=attribute)
         retrieval = Retrieval(
             self._message(profile, Action.RETRIEVE, b"", None, wanted), self._turn
         )
@@ -199,7 +202,7 @@ class Ring:
 
         When the connection is lost meanwhile, `ConnectionLost` says that it may have happened.
         """
-        message = self._message(profile, Action.RETRIEVE, b"", None, modifiers(limit))
+        message = self._message(profile, Action.RETRIEVE, b"", None, _modifiers(limit=limit))
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
@@ -237,7 +240,7 @@ class Ring:
     async def _standing(self, watch: Watch) -> AsyncIterator[None]:
         """Keep a watch at the ring."""
         if len(self._watches) >= WATCHES_PER_CLIENT_MAX:
-            raise MeteorError(f"a client has at most {WATCHES_PER_CLIENT_MAX} watches")
+            raise InputError(f"a client has at most {WATCHES_PER_CLIENT_MAX} watches")
         self._watches[watch.id] = watch
         try:
             (outcome,) = await self._post([watch.message], [WATCH_TTL_SECONDS])
@@ -277,8 +280,10 @@ class Ring:
         """Ask every peer of the ring how it is."""
         match await self._request("survey", [self._seconds]):
             case [list() as peers, bool() as complete, int() | float() as missing]:
-                ordered = sorted(peers, key=lambda peer: int(peer["id"]))
-                return RingReport(tuple(ordered), complete, missing)
+                # A peer that was asked twice, as the ring changed, counts with its last word.
+                latest = {int(peer["id"]): peer for peer in peers}
+                ordered = tuple(latest[id_] for id_ in sorted(latest))
+                return RingReport(ordered, complete, missing)
             case _:
                 raise ProtocolError("what came is not a report")
 
@@ -311,8 +316,10 @@ class Ring:
         context: Mapping[str, str] | None = None,
         wanted: Modifiers | None = None,
     ) -> Message:
+        with _input_errors():
+            parsed = Profile.parse(profile)
         header = Header(
-            Profile.parse(profile),
+            parsed,
             f"{self._random.getrandbits(128):032x}",
             credential=self._credential,
             context=context or {},
@@ -375,8 +382,22 @@ class Ring:
 
     def _watch_posts(self) -> Iterator[Value]:
         """Give the watches as requests to post."""
-        for batch in _batches(list(self._watches.values()), POSTS_PER_REQUEST):
+        for batch in _batches(self._watches.values(), lambda watch: weight(watch.message)):
             yield [[watch.message.to_wire(), WATCH_TTL_SECONDS] for watch in batch]
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Raise what is wrong with a profile or message as `InputError`, here as from a peer."""
+    try:
+        yield
+    except ArmsError as error:
+        raise InputError(str(error)) from error
+
+
+def _modifiers(**wanted: Any) -> Modifiers:
+    with _input_errors():
+        return modifiers(**wanted)
 
 
 def _failed(id_: str, error: Exception) -> Receipt:
@@ -387,8 +408,17 @@ def _action(action: Action | str) -> Action:
     try:
         return Action(action)
     except ValueError:
-        raise MeteorError(f"no action {action!r}; there are {', '.join(Action)}") from None
+        raise InputError(f"no action {action!r}; there are {', '.join(Action)}") from None
 
 
-def _batches(entries: list[Any], size: int) -> list[list[Any]]:
-    return [entries[i : i + size] for i in range(0, len(entries), size)]
+def _batches(entries: Iterable[T], size_of: Callable[[T], int]) -> list[list[T]]:
+    """Cut entries into requests of a good size."""
+    batches: list[list[T]] = []
+    room = 0
+    for entry in entries:
+        if not batches or room <= 0 or len(batches[-1]) == POSTS_PER_REQUEST:
+            batches.append([])
+            room = PAGE_BYTES
+        batches[-1].append(entry)
+        room -= size_of(entry)
+    return batches

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import trio
 
-from meteor.errors import ConnectionLost, MeteorError
+from meteor.errors import ConnectionLost, MeteorError, NoAnswer
 from meteor.limits import LINKS_MAX
 from meteor.transport.channel import Channel, Hello, dialled
 from meteor.transport.frames import Value
@@ -33,10 +33,21 @@ class Links:
 
     async def request(self, address: str, method: str, body: Value, seconds: float) -> Value:
         """Ask the peer at an address; the time includes connecting."""
-        deadline = trio.current_time() + seconds
+        asked = trio.current_time()
         channel = await self._channel(address, seconds)
-        left = max(0.001, deadline - trio.current_time())
-        return await channel.request(method, body, left)
+        left = max(0.001, asked + seconds - trio.current_time())
+        try:
+            return await channel.request(method, body, left)
+        except NoAnswer:
+            if channel.heard < asked:  # not a word all the time: the host may be gone for good
+                self._give_up(address, channel)
+            raise
+
+    def _give_up(self, address: str, channel: Channel) -> None:
+        """Close a link whose other side is silent; the next request opens a new one."""
+        link = self._links.get(address)
+        if link is not None and link.channel is channel:
+            link.scope.cancel()
 
     def identity(self, address: str) -> int | None:
         """Return the id of the peer at an address, as it said when the link was opened."""

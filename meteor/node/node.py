@@ -15,6 +15,7 @@ from arms.limits import TEXT_FIELD_MAX
 from arms.message import Kind
 from arms.rendezvous import Rendezvous
 from arms.store import Store
+from meteor.background import background_nursery
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
 from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL
@@ -79,7 +80,7 @@ class Node:
         self._serving = False
 
     async def run(self, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-        """Join (or begin) a ring and serve; reports the peer's address once it is a member."""
+        """Join (or begin) a ring and serve; reports the peer's address once it has its arc."""
         folder = Path(self.config.state)
         with identity.locked(folder):
             store = Store(folder / "profiles.db", self.space, self.config.sync)
@@ -89,7 +90,7 @@ class Node:
                 store.close()
 
     async def _run(self, folder: Path, store: Store, task_status: trio.TaskStatus[str]) -> None:
-        async with trio.open_nursery() as nursery:
+        async with background_nursery() as nursery:
             bound = await nursery.start(self._network.listen, self.config.listen, self._connected)
             address = self._advertised(bound)
             self._links = Links(self._network, self._hello)
@@ -107,10 +108,10 @@ class Node:
                 nursery.start_soon(task)
             nursery.start_soon(self._remember, folder)
             nursery.start_soon(self._rejoin_when_alone, contacts)
+            await self._responsible()
             task_status.started(address)
             await self._left.wait()
             await trio.sleep(GOODBYE_SECONDS)
-            nursery.cancel_scope.cancel()
 
     def _advertised(self, bound: str) -> str:
         """Return the address to be reached at: the configured one, with the opened port."""
@@ -175,6 +176,12 @@ class Node:
             self.overlay.begin()
         else:
             await self.overlay.join(through)
+
+    async def _responsible(self) -> None:
+        """Wait until this peer has its arc; a ring that is busy may take longer to hand it over."""
+        with trio.move_on_after(self.config.discover_seconds):
+            while self.overlay.low is None:
+                await self.overlay.changed.wait()
 
     async def _rejoin_when_alone(self, contacts: list[str]) -> None:
         """Look for others while alone: after a cut, or when many peers started at the same time.
@@ -285,9 +292,14 @@ class Node:
     async def _answer_peer(self, method: str, body: Value) -> Value:
         self._must_serve()
         match method, body:
-            case "errands", [int() as hops, int() | float() as seconds, list() as wires]:
+            case "errands", [
+                int() as hops,
+                int() | float() as seconds,
+                int() as sender,
+                list() as wires,
+            ]:
                 errands = [Errand.from_wire(wire) for wire in wires]
-                answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX))
+                answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX), sender)
                 return [answer.to_wire() for answer in answers]
             case "deliver", _:
                 return self._sessions.answer(body)

@@ -46,6 +46,9 @@ ISOLATED_ROUNDS = 6
 """Rounds without any other peer before this one goes on alone: a short stall of the network must
 not break a ring into pieces."""
 
+FARTHER_ROUNDS = 2
+"""Rounds for which a predecessor must have stayed before its successor's arc grows back to it."""
+
 T = TypeVar("T")
 
 
@@ -64,6 +67,7 @@ class Overlay:
         self._chord = Chord(me, config.successors, config.fingers)
         self._wake = trio.Event()
         self._rounds_isolated = 0
+        self._rounds_farther = 0
         self._heard: trio.MemorySendChannel[Peer]
         self._notices: trio.MemoryReceiveChannel[Peer]
         self._heard, self._notices = trio.open_memory_channel(64)
@@ -180,9 +184,21 @@ class Overlay:
             nursery.start_soon(self._every, self._check_predecessor)
             nursery.start_soon(self._every, self._refresh_finger)
             async for peer in self._notices:
+                before = self.predecessor
                 if await self._drive(self._chord.rectify(peer)):
-                    self._grow()
                     self._announce()
+                    if before is not None:
+                        await self._nudge(before)
+
+    async def _nudge(self, peer: Peer) -> None:
+        """Tell the peer that was before me that there is another between us now.
+
+        It would find out when it stabilises next; so it does that at once.
+        """
+        try:
+            await self._request(peer.address, "nudge", None)
+        except MeteorError as error:
+            log.debug("%s was not nudged: %s", peer.address, error)
 
     async def _every(self, step: Callable[[], Awaitable[None]]) -> None:
         while not self.leaving:
@@ -204,6 +220,7 @@ class Overlay:
         self._rounds_isolated = self._rounds_isolated + 1 if self._chord.isolated else 0
         if self._rounds_isolated >= ISOLATED_ROUNDS:
             self._go_on_alone()
+        await self._grow()
 
     def _go_on_alone(self) -> None:
         """Become a ring of one when every other peer is gone: somebody must serve what is here."""
@@ -222,16 +239,39 @@ class Overlay:
     async def _refresh_finger(self) -> None:
         await self._drive(self._chord.refresh_finger())
 
-    def _grow(self) -> None:
-        """Take over the arc of predecessors that are gone: the new one lies farther back."""
-        if self.low is None or self.predecessor is None:
+    async def _grow(self) -> None:
+        """Take over the arc of a predecessor that is gone: the one before it is my neighbour now.
+
+        A predecessor that lies farther back than my arc may also be one that has not heard yet of
+        a newer peer between us. So it must stay for some rounds, and nobody may be found at the
+        place where my arc begins.
+        """
+        predecessor, low = self.predecessor, self.low
+        if (
+            predecessor is None
+            or low is None
+            or predecessor.id == low
+            or not between(predecessor.id, low, self.me.id)
+        ):
+            self._rounds_farther = 0
             return
-        farther = self.predecessor.id
-        if self.low != farther and between(farther, self.low, self.me.id):
+        self._rounds_farther += 1
+        if self._rounds_farther < FARTHER_ROUNDS or await self._lives(low):
+            return
+        if (predecessor, low) == (self.predecessor, self.low):
             before = self.spans
-            self.low = farther
+            self.low = predecessor.id
             grown = _percent(subtract(self.spans, before))
             log.warning("took over %s of the ring from a peer that is gone", grown)
+            self._announce()
+
+    async def _lives(self, place: int) -> bool:
+        """Say whether a peer at exactly this place answers."""
+        before = await self._drive(self._chord.lookup(place))
+        for peer in before.successors[:1] if before is not None else ():
+            if peer.id == place:
+                return await self._ask(Ask(peer, AskNeighbours())) is not None
+        return False
 
     def suspect(self, peer: Peer) -> None:
         """Hear that a peer could not be reached: stop using it as a finger, and look at once."""
@@ -261,13 +301,15 @@ class Overlay:
                 except trio.WouldBlock:
                     log.debug("a notice was passed over: there are many, and they are repeated")
                 return True
+            case "nudge", _:
+                self._wake.set()
+                return True
             case "departed", _:
                 gone = _read_neighbours(body)
                 self._chord.departed(gone.peer, gone)
                 log.info("peer %s has left the ring", gone.peer.address)
                 if self._chord.successors == () and self.low is not None:
                     self.low = self.me.id
-                self._grow()
                 self._announce()
                 return True
             case _:

@@ -81,10 +81,17 @@ class Router:
             await trio.sleep(pause)
             pause = min(pause * 2, 0.5)
 
-    async def route(self, errands: Sequence[Errand], seconds: float, hops: int) -> list[Answer]:
-        """Carry errands out here and wherever else they must go, once."""
+    async def route(
+        self, errands: Sequence[Errand], seconds: float, hops: int, sender: int | None = None
+    ) -> list[Answer]:
+        """Carry errands out here and wherever else they must go, once.
+
+        `sender` is the place of the peer that they came from; None where they begin.
+        """
         answers = [Answer() for _ in errands]
         started = trio.current_time()
+        for errand in errands:
+            errand.members(self._space)  # raises for what is not of this space, before the gate
         await self._gate.enter()
         mine = self._overlay.spans
         own = {i: spans for i, e in enumerate(errands) if (spans := intersect(e.spans, mine))}
@@ -94,7 +101,7 @@ class Router:
             nursery.start_soon(self._here, errands, own, answers)
             if rest and hops > 0:
                 deadline = started + seconds * REPLY_SHARE
-                await self._elsewhere(rest, _Trip(errands, answers, deadline, hops))
+                await self._elsewhere(rest, _Trip(errands, answers, deadline, hops, sender))
         took = (trio.current_time() - started) * 1000
         for i, (errand, answer) in enumerate(zip(errands, answers, strict=True)):
             if errand.traced:
@@ -137,23 +144,25 @@ class Router:
         shares: Share = {}
         for i, spans in rest.items():
             members = trip.errands[i].members(self._space)
-            for peer, part in self._split(members, spans, known, trip.unreachable).items():
+            for peer, part in self._split(members, spans, known, trip).items():
                 shares.setdefault(peer, []).append((i, part))
         return shares
 
     def _split(
-        self, members: Members, spans: Spans, known: tuple[Known, ...], unreachable: set[Peer]
+        self, members: Members, spans: Spans, known: tuple[Known, ...], trip: _Trip
     ) -> dict[Peer, Spans]:
         # A point goes straight to its owner, if that is known from earlier answers.
         if len(spans) == 1 and spans[0][0] == spans[0][1]:
             owner = self._owners.owner(spans[0][0])
-            if owner is not None and owner not in unreachable and owner != self._overlay.me:
+            usable = owner not in trip.unreachable and owner != self._overlay.me
+            if owner is not None and usable and trip.sender is None:
                 return {owner: spans}
         # What lies between my predecessor and me, and is not mine yet: my successor still has it.
         waiting = intersect(spans, self._overlay.awaited)
         successor = self._overlay.successor
-        shares = split(members, subtract(spans, waiting), self._overlay.me.id, known)
-        if waiting and successor is not None and successor not in unreachable:
+        rest = subtract(spans, waiting)
+        shares = split(members, rest, self._overlay.me.id, known, trip.sender)
+        if waiting and successor is not None and successor not in trip.unreachable:
             shares[successor] = tuple(sorted((*shares.get(successor, ()), *waiting)))
         return shares
 
@@ -163,7 +172,8 @@ class Router:
         """Have another peer carry out parts of errands, with a share of the bytes."""
         batch = [trip.errands[i].within(spans, share) for i, spans in parts]
         seconds = max(0.01, trip.deadline - trio.current_time())
-        body = [trip.hops - 1, seconds, [errand.to_wire() for errand in batch]]
+        wires = [errand.to_wire() for errand in batch]
+        body = [trip.hops - 1, seconds, self._overlay.me.id, wires]
         try:
             wire = await self._links.request(peer.address, "errands", body, seconds)
             replies = read_answers(wire, len(batch))
@@ -194,6 +204,7 @@ class _Trip:
     answers: list[Answer]
     deadline: float
     hops: int
+    sender: int | None
     unreachable: set[Peer] = field(default_factory=set)
     lost: dict[int, Spans] = field(default_factory=dict)
 

@@ -8,13 +8,13 @@ lost, counted, and the client is told how many it missed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import TypeVar
 
 import trio
 
 from arms.message import Message
-from arms.rendezvous import Notification
+from arms.rendezvous import Notification, weight
 from meteor.errors import ConnectionLost, InputError, MeteorError
 from meteor.limits import DELIVERIES_QUEUED_MAX, PAGE_BYTES
 from meteor.node.links import Links
@@ -24,7 +24,13 @@ from meteor.transport.frames import Value
 log = logging.getLogger("meteor.node")
 
 FRAME_NOTIFICATIONS_MAX = 1024
-"""Notifications in one frame, if their data are no more than a page."""
+"""Notifications in one frame, if they are no more than a page."""
+
+TARGETS_PER_DELIVERY_MAX = 4096
+"""Watchers named in one delivery; a message that matches more of them is delivered in parts."""
+
+TARGET_BYTES = 80
+"""What the name of a client and a watch takes, roughly."""
 
 IDLE_SECONDS = 60.0
 """A way to another peer that was not used for so long is taken down."""
@@ -66,10 +72,11 @@ class Sessions:
             targets.append((note.to, note.watch))
         for address, deliveries in ways.items():
             for message, targets in deliveries.values():
-                if address == self._address:
-                    self.deliver(message, targets)
-                else:
-                    self._forward(address, message, targets)
+                for part in _parts(targets):
+                    if address == self._address:
+                        self.deliver(message, part)
+                    else:
+                        self._forward(address, message, part)
 
     def deliver(self, message: Message, targets: Sequence[tuple[str, str]]) -> None:
         """Hand a message to clients that are connected here."""
@@ -169,16 +176,21 @@ class Session:
                 return
 
 
+def _parts(targets: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    for i in range(0, len(targets), TARGETS_PER_DELIVERY_MAX):
+        yield targets[i : i + TARGETS_PER_DELIVERY_MAX]
+
+
 def _gather(first: Queued, queue: trio.MemoryReceiveChannel[Queued]) -> list[Queued]:
     """Return what is queued by now, as much as one frame should hold."""
-    batch, size = [first], len(first[0].data)
+    batch, size = [first], weight(first[0]) + TARGET_BYTES * len(first[1])
     while len(batch) < FRAME_NOTIFICATIONS_MAX and size < PAGE_BYTES:
         try:
             entry = queue.receive_nowait()
         except trio.WouldBlock:
             break
         batch.append(entry)
-        size += len(entry[0].data)
+        size += weight(entry[0]) + TARGET_BYTES * len(entry[1])
     return batch
 
 

@@ -9,25 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meteor.ring.arcs import RING_SIZE, Members, Spans, arc, intersect, meeting
+from meteor.ring.arcs import RING_SIZE, Members, Spans, arc, intersect, meeting, subtract, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
 
 
-def split(members: Members, spans: Spans, me: int, known: Sequence[Known]) -> dict[Peer, Spans]:
+def split(
+    members: Members, spans: Spans, me: int, known: Sequence[Known], sender: int | None = None
+) -> dict[Peer, Spans]:
     """Share `spans` out among the known peers, which come clockwise from `me`.
 
-    Parts that hold no member of the region are given to nobody.
+    Parts that hold no member of the region are given to nobody. `sender` is the peer that gave me
+    the spans: what lies between it and me came by an outdated idea of where my arc begins. It goes
+    to the peer right before me, which came in there; others may have the same idea, and send it
+    here again.
     """
+    behind = intersect(spans, arc(sender, me)) if sender is not None and known else ()
+    ahead = subtract(spans, behind)
     shares: dict[Peer, Spans] = {}
     starts = _starts(me, known)
-    for i, entry in enumerate(known):
-        end = starts[i + 1] if i + 1 < len(known) else me
-        if starts[i] == end:
-            continue
-        part = meeting(members, intersect(arc(starts[i], end), spans))
+    for entry, start, end in zip(known, starts, [*starts[1:], me], strict=False):
+        if start == end != me:
+            continue  # nothing lies between them, where `arc` would see the whole ring
+        part = meeting(members, intersect(arc(start, end), ahead))
         if part:
             shares[entry.peer] = part
+    if part := meeting(members, behind):
+        before = known[-1].peer
+        shares[before] = union((*shares.get(before, ()), *part))
     return shares
 
 

@@ -2,8 +2,8 @@
 
 A channel begins with a handshake: each side says hello, and the side that accepted may refuse in
 words. Then the side that dialled asks, and the side that accepted answers, in any order, and may
-push. Because nobody both asks and answers on one channel, a reader never waits for a handler, and two
-peers can't lock each other up.
+push. Nobody both asks and answers on one channel: the side that dialled always reads on, so the
+other can make it wait when it has too much to do, and two peers can't lock each other up.
 
 What is ready to be sent goes out in one write; nobody waits to fill a batch.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import trio
 
-from arms.errors import ArmsError
+from arms.errors import ArmsError, StoreError
 from meteor.background import background_nursery
 from meteor.errors import (
     Busy,
@@ -32,7 +32,6 @@ from meteor.errors import (
     RemoteError,
 )
 from meteor.limits import (
-    FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
     HELLO_SECONDS_MAX,
     REQUESTS_IN_FLIGHT_MAX,
@@ -61,6 +60,8 @@ ERROR_KINDS: dict[str, type[MeteorError]] = {
     "remote": RemoteError,
 }
 
+BUSY = "this peer has too many of your requests to work on; try again later"
+
 RECEIVE_BYTES = 256 * 1024
 
 Hello = dict[str, Any]
@@ -75,6 +76,8 @@ class Channel:
     def __init__(self, stream: trio.abc.Stream, decoder: FrameDecoder, early: list[Value]) -> None:
         self.hello: Hello = {}
         self.closed = trio.Event()
+        self.heard = trio.current_time()
+        """When something came from the other side last."""
         self._stream = stream
         self._decoder = decoder
         self._early = early
@@ -90,7 +93,10 @@ class Channel:
     # -- asking ----------------------------------------------------------------------------------
 
     async def request(self, method: str, body: Value, seconds: float) -> Value:
-        """Ask, and return the answer; `NoAnswer`, `ConnectionLost` or what the other side raised."""
+        """Ask, and return the answer.
+
+        Raises `NoAnswer`, `ConnectionLost`, or what the other side raised.
+        """
         if self.closed.is_set():
             raise ConnectionLost(self._why_closed)
         self._next_number += 1
@@ -103,7 +109,7 @@ class Channel:
         finally:
             del self._waiting[number]
         if not waiter.event.is_set():
-            raise NoAnswer(f"no answer to {method!r} within {seconds:.1f} s")
+            raise NoAnswer(f"no answer to {method!r} within {seconds:.3g} s")
         if waiter.error is not None:
             raise waiter.error
         return waiter.body
@@ -114,9 +120,10 @@ class Channel:
 
     async def send(self, frame: Value) -> None:
         """Queue a frame; waits while too much is queued already."""
-        data = encode(frame)
+        await self._send(encode(frame))
+
+    async def _send(self, data: bytes) -> None:
         while self._outgoing_bytes > SEND_BYTES_MAX and not self.closed.is_set():
-            self._room_to_send = trio.Event()
             await self._room_to_send.wait()
         if self.closed.is_set():
             raise ConnectionLost(self._why_closed)
@@ -127,7 +134,7 @@ class Channel:
     # -- running ---------------------------------------------------------------------------------
 
     async def run(self, answer: Answerer | None = None, on_push: PushHandler | None = None) -> None:
-        """Read, write and answer until the stream ends; never raises for what the other side does."""
+        """Read, write and answer until the stream ends; what the other side does never raises."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
@@ -146,18 +153,21 @@ class Channel:
         try:
             while True:
                 for frame in frames:
-                    self._handle(frame, nursery, answer, on_push)
+                    await self._handle(frame, nursery, answer, on_push)
                 data = await self._stream.receive_some(RECEIVE_BYTES)
                 if not data:
                     return
+                self.heard = trio.current_time()
                 frames = self._decoder.feed(data)
         except ProtocolError as error:
             self._why_closed = f"the other side broke the protocol: {error}"
             log.warning("closing a connection: %s", error)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._why_closed = "the connection was lost"
+        except ConnectionLost:
+            log.debug("the other side was gone before it heard that this one is busy")
 
-    def _handle(
+    async def _handle(
         self,
         frame: Value,
         nursery: trio.Nursery,
@@ -174,42 +184,23 @@ class Channel:
                     waiter.error = ERROR_KINDS.get(kind, RemoteError)(words)
                     waiter.event.set()
             case [Kind.REQUEST, int() as number, str() as method, body] if answer is not None:
-                nursery.start_soon(self._answer, answer, number, method, body)
+                if self._in_flight < REQUESTS_IN_FLIGHT_MAX:
+                    self._in_flight += 1
+                    nursery.start_soon(self._answer, answer, number, method, body)
+                else:  # sent from here: who does not listen to our answers is not read from either
+                    await self.send([Kind.ERROR, number, "busy", BUSY])
             case [Kind.PUSH, str() as method, body] if on_push is not None:
                 on_push(method, body)
             case _:
                 raise ProtocolError("a frame of an unknown kind")
 
     async def _answer(self, answer: Answerer, number: int, method: str, body: Value) -> None:
-        if self._in_flight >= REQUESTS_IN_FLIGHT_MAX:
-            frame = [
-                Kind.ERROR,
-                number,
-                "busy",
-                "this peer has too many of your requests to work on",
-            ]
-        else:
-            self._in_flight += 1
-            try:
-                frame = [Kind.REPLY, number, await answer(method, body)]
-            except (MeteorError, ArmsError, SquidError) as error:
-                frame = [Kind.ERROR, number, _kind(error), str(error)]
-            except Exception:  # noqa: BLE001 - one request's bug must not end a peer: told and logged
-                log.exception("a bug met while answering %r", method)
-                frame = [
-                    Kind.ERROR,
-                    number,
-                    "remote",
-                    f"an internal error while answering {method!r}",
-                ]
-            finally:
-                self._in_flight -= 1
         try:
-            await self.send(frame)
+            await self._send(await _answer_frame(answer, number, method, body))
         except ConnectionLost:
             log.debug("an answer to %r came too late: the asker is gone", method)
-        except ProtocolError as error:  # our own answer is too large: say so, keep the channel
-            await self.send([Kind.ERROR, number, "remote", str(error)])
+        finally:
+            self._in_flight -= 1
 
     async def _write(self) -> None:
         try:
@@ -219,9 +210,10 @@ class Channel:
                     await self._something_to_send.wait()
                 data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
                 self._outgoing.clear()
-                self._outgoing_bytes = 0
-                self._room_to_send.set()
                 await self._stream.send_all(data)
+                self._outgoing_bytes -= len(data)
+                self._room_to_send.set()
+                self._room_to_send = trio.Event()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._close()  # the reader sees the end of the stream too, and ends the run
 
@@ -245,7 +237,22 @@ class _Waiter:
         self.error: MeteorError | None = None
 
 
+async def _answer_frame(answer: Answerer, number: int, method: str, body: Value) -> bytes:
+    """Return the frame that answers a request: one request's bug must not end a peer."""
+    try:
+        try:
+            return encode([Kind.REPLY, number, await answer(method, body)])
+        except (MeteorError, ArmsError, SquidError) as error:
+            return encode([Kind.ERROR, number, _kind(error), str(error)])
+    except Exception:
+        log.exception("a bug met while answering %r", method)
+        words = f"an internal error while answering {method!r}"
+        return encode([Kind.ERROR, number, "remote", words])
+
+
 def _kind(error: Exception) -> str:
+    if isinstance(error, StoreError):
+        return "remote"  # our disk, not what was asked
     if isinstance(error, (ArmsError, SquidError)):
         return "input"
     for kind, error_type in ERROR_KINDS.items():
@@ -331,5 +338,4 @@ async def _first_frame(stream: trio.abc.Stream) -> tuple[Channel, Value]:
         if not data:
             raise ConnectionLost("the connection was closed during the greeting")
         if values := decoder.feed(data):
-            decoder.frame_bytes_max = FRAME_BYTES_MAX
             return Channel(stream, decoder, values[1:]), values[0]

@@ -1,14 +1,16 @@
 """The network in memory: TCP's twin for simulated rings, on trio's clock and one seed.
 
-Every byte that is sent arrives after a latency drawn from the seed, on a grid of milliseconds so
-that events tie as they do in life. A stream is ordered and loses nothing, as TCP's are; a cut link
-stays silent in both directions, as a network does, until it is healed.
+Whatever is sent arrives after a latency drawn from the seed, on a grid of milliseconds so that
+events tie as they do in life. A stream is ordered and loses nothing, as TCP's are; a cut link stays
+silent in both directions, as a network does, until it is healed: not even an end is heard of.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections import deque
+from collections.abc import Callable
 from random import Random
 
 import trio
@@ -28,9 +30,10 @@ class MemoryNetwork:
     def __init__(self, seed: int = 0, latency_seconds: tuple[float, float] = (0.0, 0.0)) -> None:
         self._random = Random(f"network {seed}")
         self._latency_seconds = latency_seconds
-        self._listeners: dict[str, trio.MemorySendChannel[trio.abc.Stream]] = {}
-        self._streams: dict[str, list[MemoryStream]] = {}
+        self._listeners: dict[str, Callable[[MemoryStream], None]] = {}
+        self._open: dict[MemoryStream, None] = {}  # in the order of their opening, unlike a set
         self._cut: set[frozenset[str]] = set()
+        self._healed = trio.Event()
 
     def host(self, address: str) -> HostNetwork:
         """Return the network as one host sees it: what it dials comes from that address."""
@@ -43,10 +46,18 @@ class MemoryNetwork:
     def heal(self) -> None:
         """Restore every link that was cut."""
         self._cut.clear()
+        self._healed.set()
+        self._healed = trio.Event()
+        for stream in self._open:
+            stream.wake()
 
     def crash(self, address: str) -> None:
-        """Reset every stream of an address, as the death of its process does."""
-        for stream in self._streams.pop(address, []):
+        """Reset every stream of an address and refuse new ones, as the death of its process does.
+
+        The tasks that ran there are the caller's to cancel.
+        """
+        self._listeners.pop(address, None)
+        for stream in [stream for stream in self._open if stream.here == address]:
             stream.reset()
 
     def is_cut(self, a: str, b: str) -> bool:
@@ -58,22 +69,30 @@ class MemoryNetwork:
         drawn = self._random.uniform(*self._latency_seconds)
         return math.ceil(drawn / GRID_SECONDS) * GRID_SECONDS
 
+    def arrival(self) -> float:
+        """Draw when something that is sent now arrives: a latency later, on the grid again."""
+        return round((trio.current_time() + self.latency()) / GRID_SECONDS) * GRID_SECONDS
+
+    def opened(self, stream: MemoryStream) -> None:
+        """Keep an end of a stream in mind."""
+        self._open[stream] = None
+
+    def ended(self, stream: MemoryStream) -> None:
+        """Forget an end of a stream."""
+        self._open.pop(stream, None)
+
     async def dial_from(self, source: str, address: str) -> trio.abc.Stream:
         """Open a stream between two addresses."""
         parse_address(address)
-        await trio.sleep(self.latency())
+        await trio.sleep_until(self.arrival())
         while self.is_cut(source, address):
-            await trio.sleep(GRID_SECONDS * 100)
-        listener = self._listeners.get(address)
-        if listener is None:
+            await self._healed.wait()
+        accept = self._listeners.get(address)
+        if accept is None:
             raise ConnectionLost(f"nobody answers at {address}: Connection refused")
-        here, there = _pair(self, source, address)
-        self._streams.setdefault(source, []).append(here)
-        self._streams.setdefault(address, []).append(there)
-        try:
-            await listener.send(there)
-        except trio.BrokenResourceError as error:
-            raise ConnectionLost(f"nobody answers at {address}: Connection reset") from error
+        here, there = MemoryStream(self, source, address), MemoryStream(self, address, source)
+        here.other, there.other = there, here
+        accept(there)
         return here
 
     async def listen_at(
@@ -83,19 +102,32 @@ class MemoryNetwork:
         *,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept streams until cancelled."""
+        """Accept streams until cancelled; each is closed when its handler returns."""
         parse_address(address)
         if address in self._listeners:
-            raise AddressError(f"can't listen at {address}: the port is in use")
-        send, receive = trio.open_memory_channel[trio.abc.Stream](64)
-        self._listeners[address] = send
-        try:
-            async with trio.open_nursery() as nursery, receive:
-                task_status.started(address)
-                async for stream in receive:
-                    nursery.start_soon(handler, stream)
-        finally:
-            del self._listeners[address]
+            raise AddressError(
+                f"can't listen at {address}: the port is in use, perhaps by another peer; "
+                "choose another port"
+            )
+
+        async def serve(stream: MemoryStream) -> None:
+            try:
+                await handler(stream)
+            finally:
+                stream.close()
+
+        async with trio.open_nursery() as nursery:
+
+            def accept(stream: MemoryStream) -> None:
+                nursery.start_soon(serve, stream)
+
+            self._listeners[address] = accept
+            task_status.started(address)
+            try:
+                await trio.sleep_forever()
+            finally:
+                if self._listeners.get(address) is accept:  # else it crashed, and another is here
+                    del self._listeners[address]
 
 
 class HostNetwork:
@@ -124,84 +156,116 @@ class MemoryStream(trio.abc.Stream):
     """One end of a stream in memory."""
 
     def __init__(self, network: MemoryNetwork, here: str, there: str) -> None:
+        self.here, self.there = here, there
+        self.other: MemoryStream = self
         self._network = network
-        self._here, self._there = here, there
-        self._arriving: deque[tuple[float, bytes]] = deque()  # (when it is here, bytes)
+        self._arriving: deque[tuple[float, memoryview]] = deque()  # no bytes: the end
         self._buffered = 0
         self._changed = trio.Event()
-        self._closed = self._ended = self._broken = False
-        self.other: MemoryStream = self
+        self._closed = self._reset = False
+        self._sending, self._receiving = _OneTask(), _OneTask()
+        network.opened(self)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes; waits while the other end has too much to read."""
-        await trio.lowlevel.checkpoint()
-        other = self.other
-        while other._buffered > BUFFER_BYTES_MAX and not (other._closed or self._broken):
-            await other._changed.wait()
-        if self._closed:
-            raise trio.ClosedResourceError
-        if self._broken or other._closed:
-            raise trio.BrokenResourceError("the stream was reset")
-        earliest = other._arriving[-1][0] if other._arriving else 0.0
-        when = max(trio.current_time() + self._network.latency(), earliest)
-        other._arriving.append((when, bytes(data)))
-        other._buffered += len(data)
-        other._wake()
+        with self._sending:
+            await trio.lowlevel.checkpoint()
+            self._must_be_open()
+            if data:
+                self.other._arrive(bytes(data))
+                await self._wait_for_room()
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: `send_all` itself waits."""
-        await trio.lowlevel.checkpoint()
+        """Wait until the other end has read enough."""
+        with self._sending:
+            await trio.lowlevel.checkpoint()
+            self._must_be_open()
+            await self._wait_for_room()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, or none at the end of the stream."""
-        await trio.lowlevel.checkpoint()
-        while True:
-            if self._closed:
-                raise trio.ClosedResourceError
-            if self._broken:
-                raise trio.BrokenResourceError("the stream was reset")
-            if self._arriving:
-                when, data = self._arriving[0]
-                if when > trio.current_time():
-                    await trio.sleep_until(when)
-                elif self._network.is_cut(self._here, self._there):
-                    await trio.sleep(GRID_SECONDS * 10)
-                else:
-                    return self._take(data, max_bytes)
-            elif self._ended:
-                return b""
-            else:
-                await self._changed.wait()
-
-    def _take(self, data: bytes, max_bytes: int | None) -> bytes:
-        when, _ = self._arriving.popleft()
-        if max_bytes is not None and len(data) > max_bytes:
-            self._arriving.appendleft((when, data[max_bytes:]))
-            data = data[:max_bytes]
-        self._buffered -= len(data)
-        self._wake()
-        return data
+        if max_bytes is not None and operator.index(max_bytes) < 1:
+            raise ValueError("max_bytes must be at least 1")
+        with self._receiving:
+            await trio.lowlevel.checkpoint()
+            while True:
+                if self._closed:
+                    raise trio.ClosedResourceError
+                if self._reset or (self.other._reset and not self._is_cut):
+                    raise trio.BrokenResourceError("the stream was reset")
+                when = self._arriving[0][0] if self._arriving and not self._is_cut else math.inf
+                if when <= trio.current_time():
+                    return self._take(max_bytes)
+                with trio.move_on_at(when):
+                    await self._changed.wait()
 
     async def aclose(self) -> None:
         """Close this end; the other reads what was sent, then the end."""
-        self._closed = True
-        self.other._ended = True
-        self._wake()
-        self.other._wake()
+        self.close()
         await trio.lowlevel.checkpoint()
 
-    def reset(self) -> None:
-        """Break both ends at once."""
-        for end in (self, self.other):
-            end._broken = True
-            end._wake()
+    def close(self) -> None:
+        """Close this end, without waiting."""
+        if not self._closed:
+            self._closed = True
+            self._network.ended(self)
+            self.other._arrive(b"")
+            self.wake()
 
-    def _wake(self) -> None:
+    def reset(self) -> None:
+        """Break both ends at once; over a cut link, the other when it is healed."""
+        self._reset = True
+        self._network.ended(self)
+        self.wake()
+        self.other.wake()
+
+    def wake(self) -> None:
+        """Have whoever waits here look again."""
         self._changed.set()
         self._changed = trio.Event()
 
+    @property
+    def _is_cut(self) -> bool:
+        return self._network.is_cut(self.here, self.there)
 
-def _pair(network: MemoryNetwork, source: str, target: str) -> tuple[MemoryStream, MemoryStream]:
-    here, there = MemoryStream(network, source, target), MemoryStream(network, target, source)
-    here.other, there.other = there, here
-    return here, there
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError
+        gone = self.other._closed or self.other._reset
+        if self._reset or (gone and not self._is_cut):
+            raise trio.BrokenResourceError("the stream was reset")
+
+    async def _wait_for_room(self) -> None:
+        while self.other._buffered > BUFFER_BYTES_MAX:
+            await self._changed.wait()
+            self._must_be_open()
+
+    def _arrive(self, data: bytes) -> None:
+        earliest = self._arriving[-1][0] if self._arriving else 0.0
+        self._arriving.append((max(self._network.arrival(), earliest), memoryview(data)))
+        self._buffered += len(data)
+        self.wake()
+
+    def _take(self, max_bytes: int | None) -> bytes:
+        when, data = self._arriving.popleft()
+        taken = data[:max_bytes]
+        if len(taken) < len(data) or not data:  # the end stays, to be read again
+            self._arriving.appendleft((when, data[len(taken) :]))
+        self._buffered -= len(taken)
+        self.other.wake()
+        return bytes(taken)
+
+
+class _OneTask:
+    """What a socket's stream does too: two tasks that send at once, or receive, are a bug."""
+
+    def __init__(self) -> None:
+        self._busy = False
+
+    def __enter__(self) -> None:
+        if self._busy:
+            raise trio.BusyResourceError("another task is using this stream")
+        self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._busy = False

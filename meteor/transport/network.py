@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -32,9 +33,12 @@ class Network(Protocol):
 
 def parse_address(address: str) -> tuple[str, int]:
     """Split `host:port` (or `[v6]:port`), or say what is wrong with it."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise AddressError(f"{address!r} is no address; write an IPv6 host as [::1]:7400")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise AddressError(f"{address!r} is no address; write host:port, such as 127.0.0.1:7400")
     return host, int(port)
 
