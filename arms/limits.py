@@ -35,6 +35,9 @@ CONTEXT_ENTRIES_MAX = 32
 # A year and a day: what should outlive that is an archive's business, not a rendezvous'.
 TTL_SECONDS_MAX = 366 * 24 * 3600
 
+# The end of time: what SQLite's integers hold.
+TIME_MS_MAX = 2**63 - 1
+
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 

@@ -19,6 +19,7 @@ from arms.limits import (
     DATA_BYTES_MAX,
     REGIONS_KEPT,
     TEXT_FIELD_MAX,
+    TIME_MS_MAX,
     TTL_SECONDS_MAX,
 )
 from arms.profile import Profile
@@ -121,6 +122,12 @@ class Message:
         header = replace(self.header, sender=sender, reply_to=reply_to, expires_ms=expires_ms)
         return replace(self, header=header)
 
+    def without_credential(self) -> Message:
+        """Return the message as others may see it."""
+        if not self.header.credential:
+            return self
+        return replace(self, header=replace(self.header, credential=""))
+
     def check(self, space: Space) -> None:
         """Raise what is wrong with the message in this space, for the person who wrote it."""
         if self.action is Action.STORE:
@@ -128,6 +135,7 @@ class Message:
             self._check_dimensions(space)
         elif self.action is Action.NOTIFY_INTEREST:
             self.profile.as_advertisement()
+            self._check_dimensions(space)
         unknown = sorted(name for name in self.profile.attributes() if not space.knows(name))
         if unknown:
             known = ", ".join(sorted({d.name for d in space.dimensions} | space.attributes))
@@ -184,6 +192,8 @@ class Message:
                 modifiers,
             ] if action in ACTIONS:
                 _check_texts(id=id_, sender=sender, reply_to=reply_to, credential=credential)
+                if not 0 <= expires_ms <= TIME_MS_MAX:
+                    raise MessageError(f"a message can't end at {expires_ms} ms")
                 header = Header(
                     Profile.parse(profile),
                     id_,
@@ -209,11 +219,12 @@ def check_ttl(seconds: float) -> float:
 
 def region_of(space: Space, message: Message) -> Region:
     """Return the part of the information space that a message is about."""
-    return _region(space, message.profile, message.action)
+    return region_of_profile(space, message.profile, message.action)
 
 
 @lru_cache(REGIONS_KEPT)
-def _region(space: Space, profile: Profile, action: Action) -> Region:
+def region_of_profile(space: Space, profile: Profile, action: Action) -> Region:
+    """Return the same for a message with this profile and action."""
     if action is Action.STORE:
         return space.point_region(profile.data_by_attribute())
     if action is Action.NOTIFY_INTEREST:
@@ -225,7 +236,7 @@ def _check_texts(**texts: str) -> None:
     for name, text in texts.items():
         if len(text) > TEXT_FIELD_MAX:
             raise MessageError(f"{name} has {len(text)} characters; at most {TEXT_FIELD_MAX} fit")
-    if not texts["id"]:
+    if not texts.get("id", "-"):
         raise MessageError("a message needs an id")
 
 
@@ -250,6 +261,7 @@ def _modifiers(wire: object) -> Modifiers:
             str() | None as attribute,
             str() | None as only,
         ]:
+            _check_texts(attribute=attribute or "", only=only or "")
             return modifiers(limit, aggregate, attribute, only)
         case _:
             raise MessageError("what came is not a message: its modifiers are malformed")

@@ -14,18 +14,23 @@ match counts once, whatever copies lie where.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from arms.aggregate import Aggregate, aggregate_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
 from arms.message import Action, Kind, Message, region_of
-from arms.store import Put, Remove, Spans, Store, Stored, Write
+from arms.profile import Profile
+from arms.store import Put, Remove, Spans, Store, Stored, Write, contains
 from squid import Region, Space
+from squid.limits import RING_BITS
 
 ENVELOPE_BYTES = 256
-"""What a message takes on the wire besides its data, roughly."""
+"""What a message takes on the wire besides its data, profile and context, roughly."""
+
+
+WHOLE_RING: Spans = ((0, (1 << RING_BITS) - 1),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +97,16 @@ class Rendezvous:
 
     def plan(self, now_ms: int, message: Message, spans: Spans) -> Plan:
         """Say what must be written for a message."""
+        region = region_of(self.space, message)  # what does not fit the space fails here, alone
         match message.action:
             case Action.DELETE_DATA | Action.DELETE_INTEREST:
-                doomed = list(islice(self._doomed(now_ms, message), DELETES_PER_COMMIT))
-                region = region_of(self.space, message)
-                mine = sum(_meets_in(spans, region, self._region(stored)) for stored in doomed)
-                ids = tuple(stored.message.id for stored in doomed)
-                more = len(doomed) == DELETES_PER_COMMIT
-                return Plan(message, spans, (Remove(ids),) if ids else (), mine, more)
+                # Their ids only: the data of all of them may be more than memory holds.
+                ids, mine = [], 0
+                for stored in islice(self._doomed(now_ms, message), DELETES_PER_COMMIT):
+                    ids.append(stored.message.id)
+                    mine += _meets_in(spans, region, self._region(stored))
+                more = len(ids) == DELETES_PER_COMMIT
+                return Plan(message, spans, (Remove(tuple(ids)),) if ids else (), mine, more)
             case _ if message.stored_as is not None and message.header.expires_ms > now_ms:
                 return Plan(message, spans, (Put(message),))
             case _:
@@ -120,8 +127,8 @@ class Rendezvous:
                 told = tuple(self._interested(now_ms, message, spans))
                 return Effect(len(told), copies, told)
             case Action.NOTIFY_DATA:
-                data = islice(self._matches(now_ms, message, spans, {}), MATCHES_COUNTED_MAX)
-                count = sum(1 for found in data if isinstance(found, Found))
+                found = (hit for _, hit in self._walk(now_ms, message, spans, {}) if hit)
+                count = sum(1 for _ in islice(found, MATCHES_COUNTED_MAX))
                 return Effect(count, copies, tuple(self._advertised(now_ms, message, spans)))
             case Action.NOTIFY_INTEREST:
                 told = tuple(self._audience(now_ms, message, spans))
@@ -166,53 +173,52 @@ class Rendezvous:
         """Walk stored data in the order of (identifier, id): each row's place, and the match."""
         region = region_of(self.space, message)
         selects = message.profile.compile()
-        points = (
-            (stored.identifier, stored.message.id, stored)
-            for stored in self.store.points(now_ms, region, spans, resume)
-        )
-        ranges = sorted(
-            (at, stored.message.id, stored)
-            for stored in self.store.candidates(now_ms, Kind.DATA, region)
-            if (at := region.intersect(self._region(stored)).lowest) is not None
-            and _contains(spans, at)
-            and stored.message.id > resume.get(at, "")
-        )
-        for at, id_, stored in heapq.merge(points, ranges, key=lambda entry: entry[:2]):
+        walks = (self.store.points, self.store.ranges)
+        data = heapq.merge(*(walk(now_ms, region, spans, resume) for walk in walks), key=_place)
+        for at, stored in data:
             hit = selects(stored.message.profile)
-            yield (at, id_), Found(at, stored.message) if hit else None
-
-    def _matches(
-        self, now_ms: int, message: Message, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[Found | None]:
-        return (found for _, found in self._walk(now_ms, message, spans, resume))
+            yield (at, stored.message.id), Found(at, stored.message) if hit else None
 
     def _interested(self, now_ms: int, data: Message, spans: Spans) -> Iterator[Notification]:
         """Who watches for this data."""
-        region = region_of(self.space, data)
-        for stored in self.store.candidates(now_ms, Kind.INTEREST, region):
-            interest = stored.message
-            if interest.profile.selects(data.profile) and self._first_here(spans, region, stored):
-                yield _notify(interest, data)
+        for interest in self._met(
+            now_ms, Kind.INTEREST, data, spans, lambda other: other.selects(data.profile)
+        ):
+            yield _notify(interest, data)
 
     def _advertised(self, now_ms: int, interest: Message, spans: Spans) -> Iterator[Notification]:
         """Who wants to know that there is an interest in what they could send."""
-        region = region_of(self.space, interest)
-        for stored in self.store.candidates(now_ms, Kind.ADVERTISEMENT, region):
-            offer = stored.message
-            if interest.profile.could_select(offer.profile) and self._first_here(
-                spans, region, stored
-            ):
-                yield _notify(offer, interest)
+        for offer in self._met(
+            now_ms, Kind.ADVERTISEMENT, interest, spans, interest.profile.could_select
+        ):
+            yield _notify(offer, interest)
 
     def _audience(self, now_ms: int, offer: Message, spans: Spans) -> Iterator[Notification]:
         """Which interests there are already in what this sender could send."""
-        region = region_of(self.space, offer)
-        for stored in self.store.candidates(now_ms, Kind.INTEREST, region):
-            interest = stored.message
-            if interest.profile.could_select(offer.profile) and self._first_here(
-                spans, region, stored
+        for interest in self._met(
+            now_ms, Kind.INTEREST, offer, spans, lambda other: other.could_select(offer.profile)
+        ):
+            yield _notify(offer, interest)
+
+    def _met(
+        self,
+        now_ms: int,
+        kind: Kind,
+        message: Message,
+        spans: Spans,
+        matches: Callable[[Profile], bool],
+    ) -> Iterator[Message]:
+        """Give the stored messages that match one and first meet it in the spans."""
+        region = region_of(self.space, message)
+        # Whatever matches a point has it, so that is where both meet.
+        place = region.lowest if region.is_point else None
+        if place is not None and not contains(spans, place):
+            return
+        for stored in self.store.candidates(now_ms, kind, region):
+            if matches(stored.message.profile) and (
+                place is not None or _meets_in(spans, region, self._region(stored))
             ):
-                yield _notify(offer, interest)
+                yield stored.message
 
     def _doomed(self, now_ms: int, message: Message) -> Iterator[Stored]:
         """Give what a delete removes from this store, also copies that others speak for."""
@@ -231,18 +237,14 @@ class Rendezvous:
         selects = message.profile.compile()
         kind = Kind.DATA if message.action is Action.DELETE_DATA else Kind.INTEREST
         if kind is Kind.DATA:
-            whole = ((0, (1 << 63) - 1),)
             yield from (
                 stored
-                for stored in self.store.points(now_ms, region, whole, {})
+                for _, stored in self.store.points(now_ms, region, WHOLE_RING, {})
                 if selects(stored.message.profile)
             )
         for stored in self.store.candidates(now_ms, kind, region):
             if selects(stored.message.profile):
                 yield stored
-
-    def _first_here(self, spans: Spans, region: Region, stored: Stored) -> bool:
-        return _meets_in(spans, region, self._region(stored))
 
     def _region(self, stored: Stored) -> Region:
         return region_of(self.space, stored.message)
@@ -250,19 +252,21 @@ class Rendezvous:
 
 def weight(message: Message) -> int:
     """Return about how many bytes a message takes on the wire."""
-    return len(message.data) + ENVELOPE_BYTES
+    context = sum(len(key) + len(value) for key, value in message.header.context.items())
+    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
 
 
 def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
-    return lowest is not None and _contains(spans, lowest)
+    return lowest is not None and contains(spans, lowest)
 
 
-def _contains(spans: Spans, identifier: int) -> bool:
-    return any(low <= identifier <= high for low, high in spans)
+def _place(entry: tuple[int, Stored]) -> tuple[int, str]:
+    at, stored = entry
+    return at, stored.message.id
 
 
 def _notify(watcher: Message, about: Message) -> Notification:
     header = watcher.header
-    return Notification(header.id, header.sender, header.reply_to, about)
+    return Notification(header.id, header.sender, header.reply_to, about.without_credential())

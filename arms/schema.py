@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import sqlite_utils
@@ -29,15 +30,17 @@ def open_store(
     With `sync` full a commit survives a power cut, with normal only the death of the process.
     """
     inspect(path, space)
-    try:
-        writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
-        migrate(writer, space)
-        reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
-        reader.execute("PRAGMA query_only = 1")
-    except sqlite3.Error as error:
-        raise StoreError(f"can't open the profile store {path}: {error}") from error
+    with ExitStack() as undo:
+        try:
+            writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            undo.callback(writer.close)
+            writer.execute("PRAGMA journal_mode = WAL")
+            writer.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
+            migrate(writer, space)
+            reader = _read_only(path)
+        except sqlite3.Error as error:
+            raise StoreError(f"can't open the profile store {path}: {error}") from error
+        undo.pop_all()
     return writer, reader
 
 
@@ -47,7 +50,9 @@ def inspect(path: Path | str, space: Space) -> None:
     if not file.exists() or file.stat().st_size == 0:
         return
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        # Without a log nobody is writing, and we need not leave an empty one behind.
+        log = file.with_name(f"{file.name}-wal")
+        connection = _read_only(path, "" if log.exists() else "&immutable=1")
         try:
             _inspect(connection, path, space)
         finally:
@@ -57,6 +62,12 @@ def inspect(path: Path | str, space: Space) -> None:
             f"the profile store {path} is damaged or no SQLite file ({error}); it was left as it "
             "is. Restore it from a copy, or move it away to start empty"
         ) from error
+
+
+def _read_only(path: Path | str, option: str = "") -> sqlite3.Connection:
+    # `as_uri` because a file's name may have any character, such as ? or #.
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro{option}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
 def _inspect(connection: sqlite3.Connection, path: Path | str, space: Space) -> None:
@@ -76,7 +87,10 @@ def _inspect(connection: sqlite3.Connection, path: Path | str, space: Space) -> 
             f"the profile store {path} is damaged ({verdict}); it was left as it is. "
             "Restore it from a copy, or move it away to start empty"
         )
-    if version and (row := connection.execute("SELECT name, fingerprint FROM space").fetchone()):
+    if version:
+        row = connection.execute("SELECT name, fingerprint FROM space").fetchone()
+        if row is None:
+            raise sqlite3.DatabaseError("it does not say for which space it was made")
         name, fingerprint = row
         if fingerprint != space.fingerprint():
             raise StoreError(
@@ -95,7 +109,7 @@ def migrate(connection: sqlite3.Connection, space: Space) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
         except BaseException:
-            connection.execute("ROLLBACK")
+            connection.rollback()
             raise
         connection.execute("COMMIT")
 
@@ -138,13 +152,12 @@ def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
     tables.table("message").create_index(["kind", "point", "identifier", "id"])
     tables.table("message").create_index(["expires_ms"])
     tables.table("tombstone").create_index(["expires_ms"])
-    tables.table("space").insert(
-        {
-            "name": space.name,
-            "version": space.version,
-            "fingerprint": space.fingerprint(),
-            "definition": space.to_toml(),
-        }
+    connection.execute(
+        "CREATE TABLE space (name TEXT, version INTEGER, fingerprint TEXT, definition TEXT)"
+    )
+    connection.execute(
+        "INSERT INTO space VALUES (?, ?, ?, ?)",
+        (space.name, space.version, space.fingerprint(), space.to_toml()),
     )
     box_index.create_tables(connection, space)
 

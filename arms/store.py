@@ -1,6 +1,6 @@
 """The profile store: one SQLite file, the durable truth of a rendezvous peer.
 
-Reads are short and run where they are called, on a connection of their own. Writes come as groups,
+Reads run where they are called, on a connection of their own. Writes come as groups,
 all applied in one transaction (`apply`); whoever owns the store calls it from one place at a time,
 so that many posts share one commit.
 
@@ -14,21 +14,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from arms.box_index import BoxIndex
-from arms.errors import StoreError
-from arms.message import Action, Header, Kind, Message, Modifiers, region_of
+from arms.errors import ArmsError, StoreError
+from arms.message import Action, Header, Kind, Message, Modifiers, region_of, region_of_profile
 from arms.profile import Profile
 from arms.schema import open_store
 from squid import Region, Space
+from squid.errors import SquidError
 
 Spans = Sequence[tuple[int, int]]
-
-SCAN_ROWS = 256
-"""Rows fetched at a time while a retrieval walks the identifiers."""
 
 
 # -- what is written -----------------------------------------------------------------------------
@@ -36,7 +34,10 @@ SCAN_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Keep a message; the result says whether it is new. An interest that is there is renewed."""
+    """Keep a message; the result says whether it is new.
+
+    One that is here already is renewed: it lives as long, and answers go where, the latest says.
+    """
 
     message: Message
 
@@ -50,7 +51,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Delete one message for one taker; the result says whether this taker has it.
+    """Delete a data message for one taker; the result says whether this taker has it.
 
     Asked again by the same taker, the answer is the same: an answer that got lost costs nothing.
     """
@@ -76,7 +77,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove what has expired, at most `limit` messages and as many tombstones."""
+    """Remove what has expired; the result counts it: up to `limit` messages and tombstones each."""
 
     limit: int
 
@@ -113,9 +114,7 @@ class Store:
     def __init__(self, path: Path | str, space: Space, sync: str = "full") -> None:
         self.path, self.space = path, space
         self._writer, self._reader = open_store(path, space, sync)
-        self._writer_index, self._reader_index = (
-            BoxIndex(connection, space) for connection in (self._writer, self._reader)
-        )
+        self._index = BoxIndex(space, self._writer, self._read)
 
     def close(self) -> None:
         """Close the file."""
@@ -134,7 +133,14 @@ class Store:
                 self._writer.execute("BEGIN IMMEDIATE")
                 return [[self._write(now_ms, write) for write in group] for group in groups]
         except sqlite3.Error as error:
-            raise StoreError(_say(self.path, error)) from error
+            full = "full" in str(error)
+            problem = f"the disk of {self.path} is full" if full else f"{self.path}: {error}"
+            raise StoreError(f"{problem}; nothing of this was stored") from error
+        except (ArmsError, SquidError) as error:
+            raise StoreError(
+                f"a message does not fit the space {self.space.name!r}: {error}; "
+                "nothing of this was stored"
+            ) from error
 
     def _write(self, now_ms: int, write: Write) -> int:
         match write:
@@ -147,35 +153,54 @@ class Store:
             case Bury(tombstones):
                 return sum(self._bury(stone) for stone in tombstones)
             case Drop(seqs):
-                for seq in seqs:
-                    self._erase(seq)
-                return len(seqs)
+                return sum(self._drop(seq) for seq in seqs)
             case Sweep(limit):
                 return self._sweep(now_ms, limit)
 
-    def _put(self, now_ms: int, message: Message) -> int:
-        kind, header = message.stored_as, message.header
+    def _put(self, now_ms: int, message: Message) -> bool:
+        header = message.header
+        if self._is_buried(now_ms, header.id):
+            return False
+        row = self._row(header.id)
+        if row is not None:
+            known = _stored(row)
+            if header.expires_ms <= now_ms:
+                return False
+            if known.message.header.expires_ms > now_ms:
+                self._renew(now_ms, known, message)
+                return False
+            self._erase(known.kind, known.seq)  # expired, so for everyone it was gone
+        if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
+            self._insert(now_ms, message)
+        return True
+
+    def _renew(self, now_ms: int, known: Stored, message: Message) -> None:
+        old, new = known.message.header, message.header
+        if known.kind is not message.stored_as or old.credential not in ("", new.credential):
+            return  # an id that somebody else has: theirs stays as it is
+        if new.expires_ms < old.expires_ms or (
+            (new.expires_ms, new.reply_to) == (old.expires_ms, old.reply_to)
+        ):
+            return  # sent again, or late
+        # Anew, so that its seq is new too and whoever copies what came after another sees it.
+        self._erase(known.kind, known.seq)
+        header = replace(old, expires_ms=new.expires_ms, reply_to=new.reply_to)
+        self._insert(now_ms, replace(known.message, header=header))
+
+    def _insert(self, now_ms: int, message: Message) -> None:
+        kind, header, region = message.stored_as, message.header, region_of(self.space, message)
         if kind is None:
             raise StoreError(f"a {message.action} message is not kept")
-        if header.expires_ms <= now_ms or self._is_buried(header.id):
-            return False
-        renewed = self._writer.execute(
-            "UPDATE message SET expires_ms = max(expires_ms, ?), reply_to = ? WHERE id = ?",
-            (header.expires_ms, header.reply_to, header.id),
-        )
-        if renewed.rowcount:
-            return False
-        region = region_of(self.space, message)
         lowest = region.lowest
         if lowest is None:
-            return True  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
+            return  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
         seq = self._writer.execute(
-            f"INSERT INTO message ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",
+            INSERT,
             (
                 header.id,
                 kind.value,
                 message.action.value,
-                str(header.profile),
+                header.profile.text,
                 lowest,
                 region.is_point,
                 now_ms,
@@ -183,125 +208,141 @@ class Store:
                 header.sender,
                 header.reply_to,
                 header.credential,
-                json.dumps(dict(header.context)) if header.context else "{}",
-                json.dumps(message.modifiers.to_wire()),
+                json.dumps(dict(header.context)) if header.context else NO_CONTEXT,
+                PLAIN if message.modifiers == Modifiers() else _json(message.modifiers),
                 message.data,
             ),
         ).lastrowid
         assert seq is not None
         if kind is not Kind.DATA or not region.is_point:
-            self._writer_index.add(kind, seq, region)
-        return True
+            self._index.add(kind, seq, region)
 
-    def _is_buried(self, id_: str) -> bool:
-        row = self._writer.execute("SELECT 1 FROM tombstone WHERE id = ?", (id_,)).fetchone()
-        return row is not None
+    def _row(self, id_: str) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._writer.execute(
+            f"SELECT {STORED} FROM message WHERE id = ?", (id_,)
+        ).fetchone()
+        return row
+
+    def _is_buried(self, now_ms: int, id_: str) -> bool:
+        row = self._writer.execute(
+            "SELECT expires_ms FROM tombstone WHERE id = ?", (id_,)
+        ).fetchone()
+        if row is not None and row[0] <= now_ms:
+            self._writer.execute("DELETE FROM tombstone WHERE id = ?", (id_,))
+        return row is not None and row[0] > now_ms
 
     def _remove(self, now_ms: int, id_: str, taker: str) -> bool:
         row = self._writer.execute(
             "SELECT identifier, expires_ms FROM message WHERE id = ?", (id_,)
         ).fetchone()
-        if row is None:
+        if row is None or row[1] <= now_ms:
             return False
-        identifier, expires_ms = row
-        self._bury(Tombstone(id_, taker, identifier, expires_ms))
-        return bool(expires_ms > now_ms)
+        self._bury(Tombstone(id_, taker, *row))
+        return True
 
     def _take(self, now_ms: int, id_: str, taker: str, credential: str) -> bool:
         buried = self._writer.execute("SELECT taker FROM tombstone WHERE id = ?", (id_,)).fetchone()
         if buried is not None:
-            return bool(buried[0] == taker)
-        row = self._writer.execute("SELECT credential FROM message WHERE id = ?", (id_,)).fetchone()
-        return row is not None and row[0] in ("", credential) and self._remove(now_ms, id_, taker)
+            return bool(buried[0] == taker != "")
+        row = self._writer.execute(
+            "SELECT 1 FROM message WHERE id = ? AND kind = 'data' AND credential IN ('', ?)",
+            (id_, credential),
+        ).fetchone()
+        return row is not None and self._remove(now_ms, id_, taker)
 
     def _bury(self, stone: Tombstone) -> bool:
-        row = self._writer.execute("SELECT seq FROM message WHERE id = ?", (stone.id,)).fetchone()
+        row = self._writer.execute(
+            "SELECT kind, seq, expires_ms FROM message WHERE id = ?", (stone.id,)
+        ).fetchone()
+        expires_ms = stone.expires_ms
         if row is not None:
-            self._erase(row[0])
+            self._erase(Kind(row[0]), row[1])
+            expires_ms = max(expires_ms, row[2])  # it may have been renewed here alone
         self._writer.execute(
-            "INSERT OR IGNORE INTO tombstone (id, taker, identifier, expires_ms) "
-            "VALUES (?, ?, ?, ?)",
-            (stone.id, stone.taker, stone.identifier, stone.expires_ms),
+            "INSERT INTO tombstone (id, taker, identifier, expires_ms) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET expires_ms = max(expires_ms, excluded.expires_ms)",
+            (stone.id, stone.taker, stone.identifier, expires_ms),
         )
+        return row is not None
+
+    def _drop(self, seq: int) -> bool:
+        row = self._writer.execute("SELECT kind FROM message WHERE seq = ?", (seq,)).fetchone()
+        if row is not None:
+            self._erase(Kind(row[0]), seq)
         return row is not None
 
     def _sweep(self, now_ms: int, limit: int) -> int:
         rows = self._writer.execute(
-            "SELECT seq FROM message WHERE expires_ms <= ? LIMIT ?", (now_ms, limit)
+            "SELECT kind, seq FROM message WHERE expires_ms <= ? LIMIT ?", (now_ms, limit)
         ).fetchall()
-        for (seq,) in rows:
-            self._erase(seq)
-        self._writer.execute(
+        for kind, seq in rows:
+            self._erase(Kind(kind), seq)
+        stones = self._writer.execute(
             "DELETE FROM tombstone WHERE seq IN "
             "(SELECT seq FROM tombstone WHERE expires_ms <= ? LIMIT ?)",
             (now_ms, limit),
         )
-        return len(rows)
+        return len(rows) + stones.rowcount
 
-    def _erase(self, seq: int) -> None:
-        row = self._writer.execute("SELECT kind FROM message WHERE seq = ?", (seq,)).fetchone()
-        if row is None:
-            return
+    def _erase(self, kind: Kind, seq: int) -> None:
         self._writer.execute("DELETE FROM message WHERE seq = ?", (seq,))
-        self._writer_index.discard(Kind(row[0]), seq)
+        self._index.discard(kind, seq)
 
     # -- reading -----------------------------------------------------------------------------------
+    # Cursors are read row by row, so a large store is never in memory; whoever walks them does so
+    # without a pause, because an open one keeps this connection at an old state of the file.
 
     def points(
         self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[Stored]:
+    ) -> Iterator[tuple[int, Stored]]:
         """Walk the data points of a region within spans, in the order (identifier, id).
 
         `resume` maps an identifier to the last message id that was already seen there.
         """
         for low, high in spans:
-            at, after = region.next(low), resume.get(low, "")
+            at = region.next(low)
             while at is not None and at <= high:
-                at, after, rows = self._scan(now_ms, region, at, after or resume.get(at, ""), high)
-                yield from (_stored(row) for row in rows)
+                rows = self._read(POINTS, (at, resume.get(at, ""), high, now_ms))
+                inside, at = at, None
+                for row in rows:
+                    identifier = row[IDENTIFIER]
+                    if identifier != inside:
+                        if identifier not in region:
+                            at = region.next(identifier)
+                            break
+                        inside = identifier
+                    if not resume or row[0] > resume.get(identifier, ""):
+                        yield identifier, _stored(row)
 
-    def _scan(
-        self, now_ms: int, region: Region, at: int, after: str, high: int
-    ) -> tuple[int | None, str, list[tuple[Any, ...]]]:
-        """Fetch rows from (at, after) on, up to the first that the region lacks."""
-        rows = self._reader.execute(
-            f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
-            "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? "
-            "ORDER BY identifier, id LIMIT ?",
-            (at, after, high, now_ms, SCAN_ROWS),
-        ).fetchall()
-        inside = at
-        for i, row in enumerate(rows):
-            identifier = row[2]
-            if identifier != inside and identifier not in region:
-                return region.next(identifier), "", rows[:i]
-            inside = identifier
-        if len(rows) < SCAN_ROWS:
-            return None, "", rows
-        return inside, str(rows[-1][4]), rows
+    def ranges(
+        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
+    ) -> Iterator[tuple[int, Stored]]:
+        """Walk the data that are no points likewise, each where it first meets the region."""
+        places = []
+        for id_, profile in self._index.meeting(now_ms, Kind.DATA, region, "id, profile"):
+            other = region_of_profile(self.space, Profile.parse(profile), Action.STORE)
+            at = region.intersect(other).lowest
+            if at is not None and contains(spans, at) and id_ > resume.get(at, ""):
+                places.append((at, id_))
+        for at, id_ in sorted(places):
+            stored = self.find(now_ms, id_)
+            if stored is not None:
+                yield at, stored
 
     def candidates(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
         """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
-        seqs = self._reader_index.meeting(kind, region)
-        for seq in seqs:
-            row = self._reader.execute(
-                f"SELECT {STORED} FROM message WHERE seq = ? AND expires_ms > ?", (seq, now_ms)
-            ).fetchone()
-            if row is not None:
-                yield _stored(row)
+        return map(_stored, self._index.meeting(now_ms, kind, region, STORED))
 
     def find(self, now_ms: int, id_: str) -> Stored | None:
         """Return one message by its id."""
-        row = self._reader.execute(
-            f"SELECT {STORED} FROM message WHERE id = ? AND expires_ms > ?", (id_, now_ms)
-        ).fetchone()
-        return None if row is None else _stored(row)
+        sql = f"SELECT {STORED} FROM message WHERE id = ? AND expires_ms > ?"
+        return next(map(_stored, self._read(sql, (id_, now_ms))), None)
 
     def counts(self, now_ms: int) -> dict[Kind, int]:
         """Count the messages of each kind."""
-        rows = self._reader.execute(
+        rows = self._read(
             "SELECT kind, count(*) FROM message WHERE expires_ms > ? GROUP BY kind", (now_ms,)
-        ).fetchall()
+        )
         return dict.fromkeys(Kind, 0) | {Kind(kind): count for kind, count in rows}
 
     def median_identifier(self, now_ms: int, spans: Spans) -> int | None:
@@ -309,62 +350,68 @@ class Store:
         where = " OR ".join("identifier BETWEEN ? AND ?" for _ in spans) or "0"
         bounds = [end for span in spans for end in span]
         sql = f"FROM message WHERE kind = 'data' AND expires_ms > ? AND ({where})"
-        (count,) = self._reader.execute(f"SELECT count(*) {sql}", (now_ms, *bounds)).fetchone()
+        ((count,),) = self._read(f"SELECT count(*) {sql}", (now_ms, *bounds))
         if not count:
             return None
         # An arc that wraps comes as (low part, high part); clockwise the high part is first.
         wraps = len(spans) == 2
         order = f"identifier < {int(spans[1][0])}, identifier" if wraps else "identifier"
-        row = self._reader.execute(
-            f"SELECT identifier {sql} ORDER BY {order} LIMIT 1 OFFSET ?",
-            (now_ms, *bounds, (count - 1) // 2),
-        ).fetchone()
-        return int(row[0])
+        row = next(
+            self._read(
+                f"SELECT identifier {sql} ORDER BY {order} LIMIT 1 OFFSET ?",
+                (now_ms, *bounds, (count - 1) // 2),
+            ),
+            None,
+        )
+        return None if row is None else int(row[0])
 
     def after(self, now_ms: int, seq: int, limit: int) -> list[Stored]:
         """Return the messages that were stored after another, oldest first."""
-        rows = self._reader.execute(
+        rows = self._read(
             f"SELECT {STORED} FROM message WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
-        ).fetchall()
+        )
         return [_stored(row) for row in rows]
 
     def tombstones(self, now_ms: int, seq: int, limit: int) -> list[tuple[int, Tombstone]]:
         """Return the tombstones that came after another, oldest first, with their seq."""
-        rows = self._reader.execute(
+        rows = self._read(
             "SELECT seq, id, taker, identifier, expires_ms FROM tombstone "
             "WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
-        ).fetchall()
-        return [(row[0], Tombstone(*row[1:])) for row in rows]
+        )
+        return [(seq, Tombstone(*stone)) for seq, *stone in rows]
+
+    def _read(self, sql: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._reader.execute(sql, values)
+        except sqlite3.Error as error:
+            raise StoreError(f"can't read {self.path}: {error}") from error
+
+
+def contains(spans: Spans, identifier: int) -> bool:
+    """Say whether an identifier lies in one of the spans."""
+    return any(low <= identifier <= high for low, high in spans)
 
 
 COLUMNS = (
-    "id",
-    "kind",
-    "action",
-    "profile",
-    "identifier",
-    "point",
-    "stored_ms",
-    "expires_ms",
-    "sender",
-    "reply_to",
-    "credential",
-    "context",
-    "modifiers",
-    "data",
-)
-
-STORED = (
-    "seq, kind, identifier, point, id, action, profile, expires_ms, sender, reply_to, "
+    "id, kind, action, profile, identifier, point, stored_ms, expires_ms, sender, reply_to, "
     "credential, context, modifiers, data"
+)
+INSERT = f"INSERT INTO message ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"
+
+STORED = f"{COLUMNS}, seq"
+IDENTIFIER = 4  # its place in a row of these
+
+POINTS = (
+    f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
+    "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? ORDER BY identifier, id"
 )
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
-    seq, kind, identifier, point, id_, action, profile, expires_ms = row[:8]
-    sender, reply_to, credential, context, modifiers, data = row[8:]
+    id_, kind, action, profile, identifier, point, _, expires_ms = row[:8]
+    sender, reply_to, credential, context, modifiers, data, seq = row[8:]
     header = Header(
         Profile.parse(profile),
         id_,
@@ -372,17 +419,17 @@ def _stored(row: tuple[Any, ...]) -> Stored:
         sender,
         reply_to,
         credential,
-        json.loads(context) if context != "{}" else {},
+        {} if context == NO_CONTEXT else json.loads(context),
     )
-    wanted = Modifiers(*json.loads(modifiers)) if modifiers != "[null, null, null, null]" else PLAIN
+    wanted = Modifiers() if modifiers == PLAIN else Modifiers(*json.loads(modifiers))
     message = Message(header, Action(action), data, wanted)
     return Stored(seq, Kind(kind), identifier, bool(point), message)
 
 
-PLAIN = Modifiers()
+def _json(modifiers: Modifiers) -> str:
+    return json.dumps(modifiers.to_wire())
 
 
-def _say(path: Path | str, error: sqlite3.Error) -> str:
-    if "full" in str(error):
-        return f"the disk of {path} is full; nothing of this was stored"
-    return f"{path}: {error}; nothing of this was stored"
+# What nearly all messages have, so that reading it takes no time.
+NO_CONTEXT = "{}"
+PLAIN = _json(Modifiers())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from meteor.version import VERSION as __version__  # noqa: N811 - the name that tools look for
 
 if TYPE_CHECKING:
-    from meteor import blocking
+    import meteor.blocking as blocking
     from meteor.client import Aggregated, Item, Post, Receipt, Ring, RingReport, connect
     from meteor.elements import Element
     from meteor.errors import MeteorError

@@ -25,7 +25,6 @@ from typing import Any
 
 import trio
 
-from arms.errors import ArmsError
 from meteor.background import background_nursery
 from meteor.behaviour import Behaviour, Content, Context, Event, Step, Transition
 from meteor.client.results import Post
@@ -152,7 +151,7 @@ class Element:
             try:
                 receipt = await ring.delete(profile)
                 self._check(receipt.complete, step, f"{profile} is not withdrawn everywhere")
-            except (MeteorError, ArmsError) as error:
+            except MeteorError as error:
                 self._check(False, step, f"{profile} is not withdrawn: {error}")
         for post in step.posts:
             try:
@@ -160,7 +159,7 @@ class Element:
                     post.profile, post.action, post.data, ttl=post.ttl, context=post.context
                 )
                 self._check(receipt.complete, step, f"{post.profile} is not posted everywhere")
-            except (MeteorError, ArmsError) as error:
+            except MeteorError as error:
                 self._check(False, step, f"{post.profile} is not posted: {error}")
 
     def _check(self, good: bool, step: Step, problem: str) -> None:

@@ -125,7 +125,9 @@ class Space:
         return self.to_toml() == other.to_toml()
 
     def __hash__(self) -> int:
-        return hash(self.to_toml())
+        # Equal spaces have these equal; the whole definition would take 100 times as long, and
+        # every region that is looked up asks.
+        return hash((self.name, self.version, self.bits))
 
     def _box(
         self,

@@ -106,10 +106,10 @@ class Connection:
                     await self._serve_from(address, on_push, on_connect, task_status, first)
                     first, pause = False, RETRY_SECONDS
                     break
-                except Refused:
-                    raise
                 except MeteorError as error:
-                    problems.append(f"{address}: {error}")
+                    if first and isinstance(error, Refused):
+                        raise
+                    problems.append(str(error))
             else:
                 if first:
                     raise NoRing("no peer answers; is the ring up?\n  " + "\n  ".join(problems))
@@ -135,7 +135,7 @@ class Connection:
         with trio.move_on_after(DIAL_SECONDS) as dialling:
             stream = await self._network.dial(address)
         if dialling.cancelled_caught:
-            raise NoAnswer(f"no connection within {DIAL_SECONDS:.0f} s")
+            raise NoAnswer(f"{address} did not accept a connection within {DIAL_SECONDS:.0f} s")
         hello = {
             "protocol": PROTOCOL,
             "role": "client",

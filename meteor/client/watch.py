@@ -6,6 +6,7 @@ client moves to another peer the same watch, with the same id, is posted again f
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ import trio
 from arms.message import Message
 from meteor.client.results import Item, Receipt, item_of
 from meteor.client.retrieval import Retrieval
+from meteor.errors import ConnectionLost, NoAnswer
 from meteor.limits import SEEN_IDS_MAX
 
 WATCH_TTL_SECONDS = 60.0
@@ -22,6 +24,9 @@ WATCH_TTL_SECONDS = 60.0
 
 RENEW_SECONDS = WATCH_TTL_SECONDS / 3
 """How often watches are renewed: two renewals may get lost."""
+
+AGAIN_SECONDS = 5.0
+"""The pause before a replay that was not complete is tried again."""
 
 QUEUED_MAX = 10_000
 """Notifications that wait for a program to take them; further ones are lost and counted."""
@@ -45,6 +50,7 @@ class Watch:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._send, self._queue = trio.open_memory_channel[Item | None](QUEUED_MAX)
         self._replaying: Retrieval | None = None
+        self._unfinished = False  # a part of the ring did not answer the last replay
 
     @property
     def id(self) -> str:
@@ -70,15 +76,21 @@ class Watch:
         try:
             return await anext(self._replaying)
         except StopAsyncIteration:
-            self._replaying = None
-            return None
+            self._unfinished = not self._replaying.complete
+        except (NoAnswer, ConnectionLost):
+            self._unfinished = True
+        self._replaying = None
+        return None
 
     async def _next_notified(self) -> Item | None:
         """Wait for a notification; None when it is time to look at what is stored."""
         try:
-            return await self._queue.receive()
+            with trio.move_on_after(AGAIN_SECONDS if self._unfinished else math.inf):
+                return await self._queue.receive()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        self._behind, self._unfinished = True, False
+        return None
 
     def offer(self, message: Message) -> None:
         """Take a notification from the connection."""

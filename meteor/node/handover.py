@@ -77,6 +77,7 @@ class Handover:
         except BaseException:
             overlay.leaving = False
             raise
+        await self._drop_foreign()  # all of it: what is deleted from now on must not come back
         return True
 
     async def _give_to_predecessor(self) -> None:

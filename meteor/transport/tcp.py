@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 
 import trio
@@ -72,4 +73,6 @@ def _reason(error: OSError) -> str:
     match error.__cause__:
         case ExceptionGroup(exceptions=[OSError() as first, *_]):  # one for each of its addresses
             error = first
+    if error.errno is not None and error.errno > 0:  # negative: a name that was not resolved
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

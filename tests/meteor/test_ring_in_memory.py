@@ -136,6 +136,24 @@ async def test_a_peer_that_returns_has_its_place_and_its_data(
         assert await _found(client) == set(range(60))
 
 
+async def test_what_is_deleted_after_a_peer_left_stays_deleted_when_it_returns(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with (
+        ring_of(3, tmp_path, memory) as ring,
+        connect(ring.addresses["p0"], network=ring.network()) as client,
+    ):
+        await client.post_many(Post(f"type=t{i}, degree={i}", str(i)) for i in range(60))
+        for name in ("p1", "p2"):
+            await ring.leave(name)
+            await ring.settle()
+        assert (await client.delete("type=*")).matches == 60
+        for name in ("p1", "p2"):
+            await ring.start(name)
+            await ring.settle()
+        assert await _found(client) == set()
+
+
 async def test_an_answer_says_when_it_is_not_complete(
     tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
 ) -> None:

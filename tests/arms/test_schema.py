@@ -1,0 +1,262 @@
+"""Opening a store: what is refused stays untouched, and what is ours can be read by anyone."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlite_utils
+from rendezvous_point import LAB, post
+
+from arms import schema
+from arms.errors import StoreError
+from arms.message import Kind
+from arms.store import Put, Remove, Store
+from squid import Space
+
+OTHER = Space.from_toml(LAB.to_toml().replace("version = 1", "version = 2"))
+
+
+def make(path: Path, messages: int = 5) -> bytes:
+    """Write a store and return the file's bytes."""
+    store = Store(path, LAB)
+    puts = [Put(post("store", f"type=a, degree={i}", f"d{i}")) for i in range(messages)]
+    store.apply(0, [puts])
+    store.close()
+    return path.read_bytes()
+
+
+def refused(path: Path, words: str, space: Space = LAB) -> None:
+    """See that a file is refused in words and that its folder is as it was."""
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.raises(StoreError, match=words) as caught:
+        Store(path, space)
+    assert str(path) in str(caught.value)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["store.db", "what?is #100%.db", "Grüße.db"])
+def test_a_store_is_made_and_opened_again_whatever_its_name(tmp_path: Path, name: str) -> None:
+    make(tmp_path / name)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    store = Store(tmp_path / name, LAB)
+    assert store.counts(0)[Kind.DATA] == 5
+    store.close()
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch()
+    make(tmp_path / "store.db")
+
+
+def test_what_the_process_left_behind_when_it_was_killed_is_there(tmp_path: Path) -> None:
+    running = Store(tmp_path / "store.db", LAB)
+    running.apply(0, [[Put(post("store", "type=a", "d1"))]])
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for file in tmp_path.glob("store.db*"):
+        (killed / file.name).write_bytes(file.read_bytes())
+    running.close()
+    store = Store(killed / "store.db", LAB)
+    assert store.find(0, "d1") is not None
+    store.close()
+
+
+@pytest.mark.parametrize("sync", ["full", "normal"])
+def test_how_sure_a_commit_is(tmp_path: Path, sync: str) -> None:
+    writer, reader = schema.open_store(tmp_path / "store.db", LAB, sync)
+    assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert writer.execute("PRAGMA synchronous").fetchone() == ({"full": 2, "normal": 1}[sync],)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.execute("DELETE FROM message")
+    reader.close()
+    writer.close()
+
+
+# What is refused
+
+
+def test_a_text_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_text("Dear diary, " * 500)
+    refused(path, "is damaged or no SQLite file .*; it was left as it is")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    whole = make(path, messages=500)
+    page = 4096
+    for damage in (
+        whole[:100] + bytes(page),  # the beginning and no more
+        whole[: len(whole) // 2],
+        whole[: 3 * page] + b"\xa5" * page + whole[4 * page :],
+        bytes(100) + whole[100:],
+    ):
+        path.write_bytes(damage)
+        refused(path, "damaged")
+
+
+def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    sqlite_utils.Database(path).table("recipe").insert({"name": "soup"}).db.close()
+    refused(path, "is a database of another program; it was left as it is")
+    path.unlink()
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA application_id = 7")
+    other.close()
+    refused(path, "is a database of another program")
+
+
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+    newer = sqlite3.connect(path)
+    newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+    newer.close()
+    refused(path, "has schema version 2, newer than this Meteor's 1; it was left as it is")
+
+
+def test_another_spaces_store_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "store.db")
+    refused(tmp_path / "store.db", r"was made for the space 'lab' \(.*\), not for 'lab'", OTHER)
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM space", "DROP TABLE space"])
+def test_a_store_that_does_not_say_for_which_space_is_refused(tmp_path: Path, sql: str) -> None:
+    make(tmp_path / "store.db")
+    damaging = sqlite3.connect(tmp_path / "store.db")
+    damaging.execute(sql)
+    damaging.commit()
+    damaging.close()
+    refused(tmp_path / "store.db", "is damaged")
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no SQLite file"):
+        Store(tmp_path, LAB)
+    with pytest.raises(StoreError, match=r"can't open the profile store .*unable to open"):
+        Store(tmp_path / "missing" / "store.db", LAB)
+
+
+# Migration
+
+
+def add_column(connection: sqlite3.Connection, space: Space) -> None:
+    connection.execute("ALTER TABLE message ADD COLUMN heard INTEGER NOT NULL DEFAULT 0")
+
+
+def fill_column(connection: sqlite3.Connection, space: Space) -> None:
+    connection.execute("UPDATE message SET heard = length(?)", (space.name,))
+
+
+def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column, fill_column))
+    for _ in range(2):
+        store = Store(path, LAB)
+        assert store.counts(0)[Kind.DATA] == 5
+        store.close()
+    tables = sqlite_utils.Database(path)
+    assert tables.execute("PRAGMA user_version").fetchone() == (3,)
+    assert {row["heard"] for row in tables.table("message").rows} == {3}
+    tables.close()
+
+
+def test_a_step_that_fails_leaves_the_version_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+
+    def fails(connection: sqlite3.Connection, space: Space) -> None:
+        fill_column(connection, space)
+        connection.execute("DROP TABLE tombstone")
+        connection.execute("SELECT nonsense")
+
+    steps = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", (*steps, add_column, fails))
+    with pytest.raises(StoreError, match=r"can't open .*no such column: nonsense"):
+        Store(path, LAB)
+    tables = sqlite_utils.Database(path)
+    assert tables.execute("PRAGMA user_version").fetchone() == (2,)
+    assert {row["heard"] for row in tables.table("message").rows} == {0}
+    tables.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*steps, add_column))
+    store = Store(path, LAB)
+    store.apply(0, [[Remove(("d1",))]])
+    assert store.counts(0)[Kind.DATA] == 4
+    store.close()
+
+
+def test_a_first_step_that_fails_leaves_an_empty_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+
+    def fails(connection: sqlite3.Connection, space: Space) -> None:
+        schema._first_tables(connection, space)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(schema, "MIGRATIONS", (fails,))
+    with pytest.raises(StoreError, match="disk is full"):
+        Store(path, LAB)
+    monkeypatch.undo()
+    assert sqlite_utils.Database(path).table_names() == []
+    make(path)
+
+
+# What people see
+
+
+def test_anyone_can_open_a_store_and_understand_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = Store(path, LAB)
+    puts = [
+        Put(post("store", "type=a, degree=5", "d1", data=b"x", context={"room": "12"})),
+        Put(post("notify_data", "type=a | degree>7", "w1", sender="c1", reply_to="host:7400")),
+        Put(post("notify_interest", "type=*", "o1")),
+        Put(post("store", "type=a", "d2", expires_ms=77)),
+    ]
+    store.apply(9, [[*puts, Remove(("d2",))]])
+    store.close()
+    tables = sqlite_utils.Database(path)
+    assert {
+        "message",
+        "tombstone",
+        "space",
+        "data_box",
+        "interest_box",
+        "advertisement_box",
+    } <= set(tables.table_names())
+    rows = {row["id"]: row for row in tables.table("message").rows}
+    assert set(rows) == {"d1", "w1", "o1"}
+    assert rows["d1"] | {"seq": 0, "identifier": 0} == {
+        "seq": 0,
+        "id": "d1",
+        "kind": "data",
+        "action": "store",
+        "profile": "type=a, degree=5",
+        "identifier": 0,
+        "point": 1,
+        "stored_ms": 9,
+        "expires_ms": 10**15,
+        "sender": "somebody",
+        "reply_to": "somebody's peer",
+        "credential": "",
+        "context": '{"room": "12"}',
+        "modifiers": json.dumps([None] * 4),
+        "data": b"x",
+    }
+    assert (rows["w1"]["kind"], rows["w1"]["reply_to"]) == ("interest", "host:7400")
+    assert rows["o1"]["kind"] == "advertisement"
+    (stone,) = tables.table("tombstone").rows
+    assert (stone["id"], stone["taker"], stone["expires_ms"]) == ("d2", "", 77)
+    (space,) = tables.table("space").rows
+    assert (space["name"], space["version"]) == ("lab", 1)
+    assert Space.from_toml(space["definition"]) == LAB
+    boxes = tables.query("SELECT id FROM interest_box JOIN message ON seq = box / 64")
+    assert [row["id"] for row in boxes] == ["w1", "w1"]
+    tables.close()
