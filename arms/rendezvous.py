@@ -15,16 +15,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 
 from arms.aggregate import Aggregate, aggregate_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of
 from arms.profile import Profile
-from arms.store import Put, Remove, Spans, Store, Stored, Write, contains
+from arms.store import Spans, Store, Stored, contains
+from arms.writes import Put, Remove, Write
 from squid import Region, Space
 from squid.limits import RING_BITS
+
+Place = tuple[int, str]
+"""Where a walk over stored data is: an identifier, and a message id there."""
+
+COUNTED_ROWS = 500
+"""Rows that a new interest looks at in one go; more are counted bit by bit."""
 
 ENVELOPE_BYTES = 256
 """What a message takes on the wire besides its data, profile and context, roughly."""
@@ -54,8 +60,8 @@ class Plan:
     spans: Spans
     writes: tuple[Write, ...] = ()
     matches: int = 0
-    more: bool = False
-    """The message has more to write than one transaction should: plan it again after the commit."""
+    rest: Place | None = None
+    """Where a delete that is too long for one transaction goes on: plan it again from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Effect:
     matches: int = 0
     copies: int = 0
     notifications: tuple[Notification, ...] = ()
+    rest: Place | None = None
+    """Where counting what a new interest finds goes on, with `page`, if there is much of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ class Page:
     found: list[Found] = field(default_factory=list)
     aggregate: Aggregate = field(default_factory=Aggregate)
     matches: int = 0
-    resume: tuple[int, str] | None = None
+    resume: Place | None = None
 
 
 class Rendezvous:
@@ -95,18 +103,22 @@ class Rendezvous:
     def __init__(self, space: Space, store: Store) -> None:
         self.space, self.store = space, store
 
-    def plan(self, now_ms: int, message: Message, spans: Spans) -> Plan:
-        """Say what must be written for a message."""
+    def plan(self, now_ms: int, message: Message, spans: Spans, since: Place | None = None) -> Plan:
+        """Say what must be written for a message; `since` is where a long delete goes on."""
         region = region_of(self.space, message)  # what does not fit the space fails here, alone
         match message.action:
             case Action.DELETE_DATA | Action.DELETE_INTEREST:
                 # Their ids only: the data of all of them may be more than memory holds.
-                ids, mine = [], 0
-                for stored in islice(self._doomed(now_ms, message), DELETES_PER_COMMIT):
-                    ids.append(stored.message.id)
-                    mine += _meets_in(spans, region, self._region(stored))
-                more = len(ids) == DELETES_PER_COMMIT
-                return Plan(message, spans, (Remove(tuple(ids)),) if ids else (), mine, more)
+                ids, mine, rows = [], 0, 0
+                for rows, (at, stored) in enumerate(self._doomed(now_ms, message, since), start=1):
+                    if stored is not None and _may_delete(message, stored.message):
+                        ids.append(stored.message.id)
+                        mine += _meets_in(spans, region, self._region(stored))
+                    if rows == DELETES_PER_COMMIT:
+                        since = at
+                        break
+                rest = since if rows == DELETES_PER_COMMIT else None
+                return Plan(message, spans, (Remove(tuple(ids)),) if ids else (), mine, rest)
             case _ if message.stored_as is not None and message.header.expires_ms > now_ms:
                 return Plan(message, spans, (Put(message),))
             case _:
@@ -127,9 +139,9 @@ class Rendezvous:
                 told = tuple(self._interested(now_ms, message, spans))
                 return Effect(len(told), copies, told)
             case Action.NOTIFY_DATA:
-                found = (hit for _, hit in self._walk(now_ms, message, spans, {}) if hit)
-                count = sum(1 for _ in islice(found, MATCHES_COUNTED_MAX))
-                return Effect(count, copies, tuple(self._advertised(now_ms, message, spans)))
+                told = tuple(self._advertised(now_ms, message, spans))
+                page = self.page(now_ms, counting(message), spans, {}, 1, COUNTED_ROWS)
+                return Effect(page.matches, copies, told, page.resume)
             case Action.NOTIFY_INTEREST:
                 told = tuple(self._audience(now_ms, message, spans))
                 return Effect(len(told), copies, told)
@@ -149,14 +161,14 @@ class Rendezvous:
         page = Page()
         limit, name = message.modifiers.limit, message.modifiers.aggregate
         size = 0
-        for row, (at, found) in enumerate(self._walk(now_ms, message, spans, resume), start=1):
-            if found is not None:
+        for row, (at, stored) in enumerate(self._walk(now_ms, message, spans, resume), start=1):
+            if stored is not None:
                 page.matches += 1
                 if name is None:
-                    page.found.append(found)
-                    size += weight(found.message)
+                    page.found.append(Found(at[0], stored.message))
+                    size += weight(stored.message)
                 else:
-                    value = aggregate_of(found.message.profile, message.modifiers.attribute)
+                    value = aggregate_of(stored.message.profile, message.modifiers.attribute)
                     page.aggregate = page.aggregate.merge(value)
                 if limit is not None and page.matches >= limit:
                     return page  # enough: the rest need not be looked at
@@ -169,15 +181,15 @@ class Rendezvous:
 
     def _walk(
         self, now_ms: int, message: Message, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[tuple[tuple[int, str], Found | None]]:
-        """Walk stored data in the order of (identifier, id): each row's place, and the match."""
+    ) -> Iterator[tuple[Place, Stored | None]]:
+        """Walk stored data in the order of their places: each row's place, and the match."""
         region = region_of(self.space, message)
         selects = message.profile.compile()
         walks = (self.store.points, self.store.ranges)
         data = heapq.merge(*(walk(now_ms, region, spans, resume) for walk in walks), key=_place)
         for at, stored in data:
             hit = selects(stored.message.profile)
-            yield (at, stored.message.id), Found(at, stored.message) if hit else None
+            yield (at, stored.message.id), stored if hit else None
 
     def _interested(self, now_ms: int, data: Message, spans: Spans) -> Iterator[Notification]:
         """Who watches for this data."""
@@ -220,34 +232,34 @@ class Rendezvous:
             ):
                 yield stored.message
 
-    def _doomed(self, now_ms: int, message: Message) -> Iterator[Stored]:
-        """Give what a delete removes from this store, also copies that others speak for."""
-        for stored in self._deletable(now_ms, message):
-            if stored.message.header.credential in ("", message.header.credential):
-                yield stored
-
-    def _deletable(self, now_ms: int, message: Message) -> Iterator[Stored]:
+    def _doomed(
+        self, now_ms: int, message: Message, since: Place | None
+    ) -> Iterator[tuple[Place, Stored | None]]:
+        """Walk what a delete may remove from this store, also copies that others speak for."""
         if message.modifiers.only is not None:
             stored = self.store.find(now_ms, message.modifiers.only)
             is_data = message.action is Action.DELETE_DATA
             if stored is not None and (stored.kind is Kind.DATA) == is_data:
-                yield stored
-            return
-        region = region_of(self.space, message)
-        selects = message.profile.compile()
-        kind = Kind.DATA if message.action is Action.DELETE_DATA else Kind.INTEREST
-        if kind is Kind.DATA:
-            yield from (
-                stored
-                for _, stored in self.store.points(now_ms, region, WHOLE_RING, {})
-                if selects(stored.message.profile)
-            )
-        for stored in self.store.candidates(now_ms, kind, region):
-            if selects(stored.message.profile):
-                yield stored
+                yield (stored.identifier, stored.message.id), stored
+        elif message.action is Action.DELETE_DATA:
+            at, id_ = since or (0, "")
+            yield from self._walk(now_ms, message, ((at, WHOLE_RING[0][1]),), {at: id_})
+        else:
+            selects = message.profile.compile()
+            for stored in self.store.candidates(
+                now_ms, Kind.INTEREST, region_of(self.space, message)
+            ):
+                if selects(stored.message.profile):
+                    yield (0, ""), stored  # removed by then, so the next plan begins anew
 
     def _region(self, stored: Stored) -> Region:
         return region_of(self.space, stored.message)
+
+
+def counting(interest: Message) -> Message:
+    """Return the retrieval that counts what an interest selects, up to a bound."""
+    wanted = Modifiers(limit=MATCHES_COUNTED_MAX, aggregate="count")
+    return replace(interest, action=Action.RETRIEVE, modifiers=wanted)
 
 
 def weight(message: Message) -> int:
@@ -262,7 +274,11 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     return lowest is not None and contains(spans, lowest)
 
 
-def _place(entry: tuple[int, Stored]) -> tuple[int, str]:
+def _may_delete(message: Message, stored: Message) -> bool:
+    return stored.header.credential in ("", message.header.credential)
+
+
+def _place(entry: tuple[int, Stored]) -> Place:
     at, stored = entry
     return at, stored.message.id
 

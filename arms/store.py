@@ -23,76 +23,11 @@ from arms.errors import ArmsError, StoreError
 from arms.message import Action, Header, Kind, Message, Modifiers, region_of, region_of_profile
 from arms.profile import Profile
 from arms.schema import open_store
+from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Tombstone, Write
 from squid import Region, Space
 from squid.errors import SquidError
 
 Spans = Sequence[tuple[int, int]]
-
-
-# -- what is written -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Keep a message; the result says whether it is new.
-
-    One that is here already is renewed: it lives as long, and answers go where, the latest says.
-    """
-
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """Delete messages by id, leaving tombstones; the result counts those that were there."""
-
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Delete a data message for one taker; the result says whether this taker has it.
-
-    Asked again by the same taker, the answer is the same: an answer that got lost costs nothing.
-    """
-
-    id: str
-    taker: str
-    credential: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """Take over tombstones from another peer."""
-
-    tombstones: tuple[Tombstone, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Forget messages that now live elsewhere: no tombstones."""
-
-    seqs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Remove what has expired; the result counts it: up to `limit` messages and tombstones each."""
-
-    limit: int
-
-
-Write = Put | Remove | Take | Bury | Drop | Sweep
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """The trace of a deleted message, kept until the message would have expired."""
-
-    id: str
-    taker: str
-    identifier: int
-    expires_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,13 +300,13 @@ class Store:
         )
         return None if row is None else int(row[0])
 
-    def after(self, now_ms: int, seq: int, limit: int) -> list[Stored]:
-        """Return the messages that were stored after another, oldest first."""
+    def after(self, now_ms: int, seq: int, limit: int) -> Iterator[Stored]:
+        """Give the messages that were stored after another, oldest first."""
         rows = self._read(
             f"SELECT {STORED} FROM message WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
         )
-        return [_stored(row) for row in rows]
+        return (_stored(row) for row in rows)
 
     def tombstones(self, now_ms: int, seq: int, limit: int) -> list[tuple[int, Tombstone]]:
         """Return the tombstones that came after another, oldest first, with their seq."""

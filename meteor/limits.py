@@ -26,7 +26,7 @@ HELLO_BYTES_MAX = 64 * 1024
 HELLO_SECONDS_MAX = 5.0
 """A connection that says nothing (half open, a port scan) is closed after this."""
 
-SEND_BYTES_MAX = 32 * 1024 * 1024
+SEND_BYTES_MAX = 16 * 1024 * 1024
 """What may wait to be sent on one connection; a sender waits beyond it."""
 
 REQUESTS_IN_FLIGHT_MAX = 1024

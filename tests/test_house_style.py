@@ -17,8 +17,7 @@ MAY_IMPORT = {
     "meteor": {"meteor", "arms", "squid"},
 }
 
-# Modules whose job is I/O, threads, the clock or chance. Everything else is a core or a shell that is
-# given these.
+# Modules whose job is I/O, threads, the clock or chance. Everything else is a core.
 SHELLS = {
     "arms/schema.py",  # opens files
     "arms/store.py",  # reads and writes them

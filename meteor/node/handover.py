@@ -16,7 +16,9 @@ import trio
 
 from arms.errors import ArmsError
 from arms.message import Message, region_of
-from arms.store import Bury, Drop, Put, Store, Stored, Tombstone, Write
+from arms.rendezvous import weight
+from arms.store import Store
+from arms.writes import Bury, Drop, Put, Tombstone, Write
 from meteor.errors import InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
 from meteor.node.gate import Gate
@@ -118,23 +120,21 @@ class Handover:
         """Send one page; True when there was nothing more to send."""
         now_ms, spans = self._clock(), arc(*ends)
         stones = self._store.tombstones(now_ms, copied.stone, HANDOVER_ROWS)
-        rows = self._store.after(now_ms, copied.seq, HANDOVER_ROWS)
-        page: list[Stored] = []
-        size = 0
-        for stored in rows:
-            if size > HANDOVER_BYTES:
-                break
+        before, page, size = copied.seq, list[Message](), 0
+        for stored in self._store.after(now_ms, copied.seq, HANDOVER_ROWS):
             copied.seq = stored.seq
             if meeting(region_of(self._space, stored.message), spans):
-                page.append(stored)
-                size += len(stored.message.data) + 512
+                page.append(stored.message)
+                size += weight(stored.message)
+            if size > HANDOVER_BYTES:
+                break
         mine = [stone for _, stone in stones if contains(spans, stone.identifier)]
         if page or mine:
-            await self._send(peer, [stored.message for stored in page], mine, ends)
+            await self._send(peer, page, mine, ends)
         if stones:
             copied.stone = stones[-1][0]
         copied.messages += len(page)
-        return not rows and not stones
+        return copied.seq == before and not stones
 
     async def _send(
         self,
@@ -155,17 +155,16 @@ class Handover:
 
     async def _drop_foreign(self) -> None:
         """Forget what this peer is no longer responsible for in any part."""
-        at = 0
-        while rows := self._store.after(self._clock(), at, HANDOVER_ROWS):
-            at = rows[-1].seq
+        before, at = -1, 0
+        while at != before:
+            before, foreign = at, list[int]()
             async with self._changing:
                 kept = union((*self._overlay.spans, *self._incoming))
-                foreign = tuple(
-                    stored.seq
-                    for stored in rows
-                    if not meeting(region_of(self._space, stored.message), kept)
-                )
-                await self._writer.commit([Drop(foreign)] if foreign else [])
+                for stored in self._store.after(self._clock(), at, HANDOVER_ROWS):
+                    at = stored.seq
+                    if not meeting(region_of(self._space, stored.message), kept):
+                        foreign.append(stored.seq)
+                await self._writer.commit([Drop(tuple(foreign))] if foreign else [])
             await trio.lowlevel.checkpoint()
 
     # -- the receiving side ------------------------------------------------------------------------

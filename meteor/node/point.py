@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import trio
 
 from arms.errors import ArmsError, StoreError
 from arms.message import Action, Message
-from arms.rendezvous import Effect, Notification, Rendezvous, weight
-from arms.store import Sweep
-from arms.store import Take as TakeWrite
+from arms.rendezvous import Effect, Notification, Place, Rendezvous, counting, weight
+from arms.writes import Sweep
+from arms.writes import Take as TakeWrite
 from meteor.limits import PAGE_BYTES
 from meteor.node.errands import Answer, Errand, Survey, Take
 from meteor.node.writer import Writer
-from meteor.ring.arcs import Spans, intersect, subtract
+from meteor.ring.arcs import TOP, Spans, intersect, subtract
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
@@ -67,13 +68,13 @@ class RendezvousPoint:
 
     async def _post(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         answers: list[Answer] = [Answer()] * len(errands)
-        left = list(range(len(errands)))
+        left: dict[int, Place | None] = dict.fromkeys(range(len(errands)))
         try:
             while left:
                 now_ms = self._clock()
                 plans = {
-                    i: self._rendezvous.plan(now_ms, _message(errands[i]), errands[i].spans)
-                    for i in left
+                    i: self._rendezvous.plan(now_ms, _message(errands[i]), errands[i].spans, since)
+                    for i, since in left.items()
                 }
                 written = iter(
                     await self._writer.commit([w for plan in plans.values() for w in plan.writes])
@@ -83,11 +84,20 @@ class RendezvousPoint:
                     effect = self._rendezvous.react(self._clock(), plan, results)
                     self._notify(effect.notifications)
                     answers[i] = _answer(errands[i].spans, effect, answers[i])
-                left = [i for i in left if plans[i].more]
+                    if effect.rest is not None:
+                        answers[i].matches += await self._count(errands[i], effect.rest)
+                left = {i: plan.rest for i, plan in plans.items() if plan.rest is not None}
         except StoreError as error:
             for i in left:
                 answers[i] = Answer(faults=[f"{who}: {error}"])
         return answers
+
+    async def _count(self, errand: Errand, since: Place) -> int:
+        """Count the rest of what a new interest finds."""
+        at, id_ = since
+        spans = intersect(errand.spans, ((at, TOP),))
+        rest = replace(errand, spans=spans, resume={at: id_})
+        return (await self._retrieve(rest, counting(_message(errand)))).matches
 
     async def _retrieve(self, errand: Errand, message: Message) -> Answer:
         """Walk the store in slices until the errand's bytes are used up or all is seen."""

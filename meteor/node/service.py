@@ -229,7 +229,7 @@ class Service:
 
 def found_wire(found: Found) -> Value:
     """Return a match as clients get it."""
-    return [found.identifier, found.message.to_wire()]
+    return [found.identifier, found.message.without_credential().to_wire()]
 
 
 def _may_take(item: Message, taker: Message) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import trio
 
 from arms.errors import StoreError
-from arms.store import Store, Write
+from arms.store import Store
+from arms.writes import Write
 
 GROUPS_QUEUED_MAX = 8192
 """Callers that may wait for a commit; the next one waits before it is queued."""

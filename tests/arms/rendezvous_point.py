@@ -9,8 +9,9 @@ from pathlib import Path
 from arms.aggregate import Aggregate
 from arms.message import Action, Header, Message, modifiers
 from arms.profile import Profile
-from arms.rendezvous import WHOLE_RING, Effect, Found, Rendezvous
-from arms.store import Spans, Store, Take
+from arms.rendezvous import WHOLE_RING, Effect, Found, Rendezvous, counting
+from arms.store import Spans, Store
+from arms.writes import Take
 from squid import Space
 
 LAB = Space.from_toml(
@@ -74,13 +75,21 @@ class Point:
 
     def post(self, message: Message) -> Effect:
         """Plan, commit and react, as often as the message has more to write."""
-        matches = 0
+        matches, since = 0, None
         while True:
-            plan = self.rendezvous.plan(self.now_ms, message, self.spans)
+            plan = self.rendezvous.plan(self.now_ms, message, self.spans, since)
             (written,) = self.store.apply(self.now_ms, [plan.writes])
             effect = self.rendezvous.react(self.now_ms, plan, written)
             matches += effect.matches
-            if not plan.more:
+            counted = effect.rest
+            while counted is not None:
+                at, id_ = counted
+                page = self.rendezvous.page(
+                    self.now_ms, counting(message), _from(self.spans, at), {at: id_}, 1, 500
+                )
+                matches, counted = matches + page.matches, page.resume
+            since = plan.rest
+            if since is None:
                 return Effect(matches, effect.copies, effect.notifications)
 
     def take(self, id_: str, taker: str, credential: str = "") -> bool:
@@ -115,3 +124,7 @@ class Point:
 def told(effect: Effect) -> list[tuple[str, str]]:
     """Return whom an effect tells about what: (watch, message), sorted."""
     return sorted((note.watch, note.message.id) for note in effect.notifications)
+
+
+def _from(spans: Spans, low: int) -> Spans:
+    return [(max(low, start), end) for start, end in spans if end >= low]

@@ -16,7 +16,8 @@ from rendezvous_point import Point, post, told
 from arms.aggregate import Aggregate, aggregate_of
 from arms.message import Action, Kind, Message, region_of
 from arms.rendezvous import WHOLE_RING
-from arms.store import Spans, Sweep
+from arms.store import Spans
+from arms.writes import Sweep
 from squid import Region, Space
 
 

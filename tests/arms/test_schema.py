@@ -13,7 +13,8 @@ from rendezvous_point import LAB, post
 from arms import schema
 from arms.errors import StoreError
 from arms.message import Kind
-from arms.store import Put, Remove, Store
+from arms.store import Store
+from arms.writes import Put, Remove
 from squid import Space
 
 OTHER = Space.from_toml(LAB.to_toml().replace("version = 1", "version = 2"))

@@ -13,7 +13,8 @@ from rendezvous_point import LAB, Point, post
 
 from arms.errors import StoreError
 from arms.message import Kind, Message, region_of
-from arms.store import Bury, Drop, Put, Remove, Store, Stored, Sweep, Take, Write
+from arms.store import Store, Stored
+from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Write
 from squid import Region, Space
 from squid.limits import RING_BITS
 
@@ -80,14 +81,14 @@ def test_the_same_id_again_changes_nothing(store: Store) -> None:
     assert write(store, Put(message), Put(message)) == [True, False]
     (before,) = store.after(NOW, 0, 10)
     assert write(store, Put(post("store", "type=b", "m1", data=b"other"))) == [False]
-    assert store.after(NOW, 0, 10) == [before]
+    assert [*store.after(NOW, 0, 10)] == [before]
 
 
 def test_whoever_copies_what_came_after_sees_a_renewal(store: Store) -> None:
     """An interest that is renewed while its arc is handed over must not arrive as it was."""
     write(store, Put(post("notify_data", "type=a | type=c", "w1", expires_ms=5_000)))
     write(store, Put(post("store", "type=a", "d1")))
-    copied = store.after(NOW, 0, 10)
+    copied = [*store.after(NOW, 0, 10)]
     write(store, Put(post("notify_data", "type=a | type=c", "w1", expires_ms=6_000, reply_to="b")))
     (renewed,) = store.after(NOW, copied[-1].seq, 10)
     assert renewed.message.header.expires_ms == 6_000
@@ -124,7 +125,7 @@ def test_a_ttl_ends_at_its_millisecond_for_every_reader(store: Store) -> None:
         assert data(store, now_ms=now_ms) == (["range", "store"] if there else [])
         assert (store.find(now_ms, "store") is not None) == there
         assert (sum(store.counts(now_ms).values()) == 4) == there
-        assert (len(store.after(now_ms, 0, 9)) == 4) == there
+        assert (len([*store.after(now_ms, 0, 9)]) == 4) == there
         assert (store.median_identifier(now_ms, WHOLE) is not None) == there
         for kind in (Kind.INTEREST, Kind.ADVERTISEMENT):
             assert bool(list(store.candidates(now_ms, kind, region("type=a")))) == there

@@ -361,7 +361,7 @@ async def test_an_answer_that_is_too_large_is_told_and_the_channel_goes_on(
 
     await line.listen(large)
     async with line.dial() as channel:
-        with pytest.raises(InputError, match="the limit is 16,777,216"):
+        with pytest.raises(InputError, match="the limit is 8,388,608"):
             await channel.request("page", FRAME_BYTES_MAX, 5)
         assert len(await channel.request("page", FRAME_BYTES_MAX - 100, 5)) > 1
 
@@ -371,7 +371,7 @@ async def test_a_request_that_is_too_large_is_not_sent(
 ) -> None:
     await line.listen()
     async with line.dial() as channel:
-        with pytest.raises(InputError, match="the limit is 16,777,216"):
+        with pytest.raises(InputError, match="the limit is 8,388,608"):
             await channel.request("post", bytes(FRAME_BYTES_MAX), 5)
         assert await channel.request("post", b"", 5) == ["post", b""]
 

@@ -68,7 +68,7 @@ def test_a_frame_of_the_largest_size_arrives() -> None:
 
 
 def test_a_frame_that_is_too_large_is_not_sent() -> None:
-    with pytest.raises(InputError, match="a frame of 16,777,217 bytes; the limit is 16,777,216"):
+    with pytest.raises(InputError, match="a frame of 8,388,609 bytes; the limit is 8,388,608"):
         encode(bytes(FRAME_BYTES_MAX - 4))
 
 
@@ -76,7 +76,7 @@ def test_a_frame_that_is_too_large_is_not_sent() -> None:
 
 
 def test_a_length_over_the_bound_is_refused_before_anything_is_buffered() -> None:
-    with pytest.raises(ProtocolError, match="claims 16,777,217 bytes"):
+    with pytest.raises(ProtocolError, match="claims 8,388,609 bytes"):
         FrameDecoder().feed((FRAME_BYTES_MAX + 1).to_bytes(PREFIX_BYTES, "big"))
 
 
