@@ -21,10 +21,9 @@ from arms.aggregate import Aggregate, aggregate_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
 from arms.message import Action, Kind, Message, Modifiers, region_of
 from arms.profile import Profile
-from arms.store import Spans, Store, Stored, contains
+from arms.store import WHOLE_RING, Spans, Store, Stored, contains
 from arms.writes import Put, Remove, Write
 from squid import Region, Space
-from squid.limits import RING_BITS
 
 Place = tuple[int, str]
 """Where a walk over stored data is: an identifier, and a message id there."""
@@ -34,9 +33,6 @@ COUNTED_ROWS = 500
 
 ENVELOPE_BYTES = 256
 """What a message takes on the wire besides its data, profile and context, roughly."""
-
-
-WHOLE_RING: Spans = ((0, (1 << RING_BITS) - 1),)
 
 
 @dataclass(frozen=True, slots=True)

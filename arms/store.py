@@ -26,8 +26,14 @@ from arms.schema import open_store
 from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Tombstone, Write
 from squid import Region, Space
 from squid.errors import SquidError
+from squid.limits import RING_BITS
 
 Spans = Sequence[tuple[int, int]]
+
+WHOLE_RING: Spans = ((0, (1 << RING_BITS) - 1),)
+
+Mark = tuple[int, int]
+"""How far a store has been read: the numbers of a message and of a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +119,8 @@ class Store:
         old, new = known.message.header, message.header
         if known.kind is not message.stored_as or old.credential not in ("", new.credential):
             return  # an id that somebody else has: theirs stays as it is
-        if new.expires_ms < old.expires_ms or (
-            (new.expires_ms, new.reply_to) == (old.expires_ms, old.reply_to)
-        ):
-            return  # sent again, or late
+        if (new.expires_ms, new.reply_to) <= (old.expires_ms, old.reply_to):
+            return  # sent again, or late; the same everywhere, so that copies agree in the end
         # Anew, so that its seq is new too and whoever copies what came after another sees it.
         self._erase(known.kind, known.seq)
         header = replace(old, expires_ms=new.expires_ms, reply_to=new.reply_to)
@@ -273,17 +277,23 @@ class Store:
         sql = f"SELECT {STORED} FROM message WHERE id = ? AND expires_ms > ?"
         return next(map(_stored, self._read(sql, (id_, now_ms))), None)
 
-    def counts(self, now_ms: int) -> dict[Kind, int]:
-        """Count the messages of each kind."""
+    def newest(self) -> Mark:
+        """Return the numbers of the latest message and of the latest tombstone."""
+        numbers: dict[str, int] = dict(self._read("SELECT name, seq FROM sqlite_sequence", ()))
+        return numbers.get("message", 0), numbers.get("tombstone", 0)
+
+    def counts(self, now_ms: int, spans: Spans | None = None) -> dict[Kind, int]:
+        """Count the messages of each kind; with spans, those whose lowest identifier is there."""
+        where, bounds = _within(WHOLE_RING if spans is None else spans)
         rows = self._read(
-            "SELECT kind, count(*) FROM message WHERE expires_ms > ? GROUP BY kind", (now_ms,)
+            f"SELECT kind, count(*) FROM message WHERE expires_ms > ? AND ({where}) GROUP BY kind",
+            (now_ms, *bounds),
         )
         return dict.fromkeys(Kind, 0) | {Kind(kind): count for kind, count in rows}
 
     def median_identifier(self, now_ms: int, spans: Spans) -> int | None:
         """Return the middle of the data identifiers in the spans (in their order), if any."""
-        where = " OR ".join("identifier BETWEEN ? AND ?" for _ in spans) or "0"
-        bounds = [end for span in spans for end in span]
+        where, bounds = _within(spans)
         sql = f"FROM message WHERE kind = 'data' AND expires_ms > ? AND ({where})"
         ((count,),) = self._read(f"SELECT count(*) {sql}", (now_ms, *bounds))
         if not count:
@@ -368,3 +378,9 @@ def _json(modifiers: Modifiers) -> str:
 # What nearly all messages have, so that reading it takes no time.
 NO_CONTEXT = "{}"
 PLAIN = _json(Modifiers())
+
+
+def _within(spans: Spans) -> tuple[str, list[int]]:
+    """Return the condition that an identifier lies in the spans, and its values."""
+    where = " OR ".join("identifier BETWEEN ? AND ?" for _ in spans) or "0"
+    return where, [end for span in spans for end in span]

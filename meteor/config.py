@@ -46,6 +46,11 @@ class Config:
     """How many places a joining peer looks at for the busiest."""
     successors: int = 4
     """Successors that a peer keeps: one less than this may die at once."""
+    copies: int = 3
+    """Copies of every message: on the peer responsible for it and on the next ones."""
+    ack: str = "quorum"
+    """When a post is acknowledged: on the disk of its `owner`, of a `quorum` of the copies, or of
+    `all` of them."""
     fingers: int = 1
     """Fingers in each octave; 4 make routes shorter and tables larger."""
     stabilise_seconds: float = 0.5
@@ -84,7 +89,8 @@ class Config:
             )
         if not -1 <= self.id < RING_SIZE:
             problems.append(f"id: {self.id} is no place on the ring; use 0 to 2**63 - 1, or -1")
-        for name, low, high in (("samples", 1, 64), ("successors", 1, 32), ("fingers", 1, 16)):
+        bounds = (("samples", 1, 64), ("successors", 1, 32), ("copies", 1, 8), ("fingers", 1, 16))
+        for name, low, high in bounds:
             if not low <= getattr(self, name) <= high:
                 problems.append(f"{name}: {getattr(self, name)}; use {low} to {high}")
         for field in fields(self):
@@ -95,6 +101,13 @@ class Config:
                 f"post_seconds: {self.post_seconds} is less than request_seconds "
                 f"({self.request_seconds}); one slow peer would use up all of it"
             )
+        if self.copies > self.successors + 1:
+            problems.append(
+                f"copies: {self.copies} is more than a peer and the {self.successors} successors "
+                "that it knows; raise successors"
+            )
+        if self.ack not in ("owner", "quorum", "all"):
+            problems.append(f"ack: {self.ack!r}; use owner, quorum or all")
         if self.sync not in ("full", "normal"):
             problems.append(f"sync: {self.sync!r}; use full or normal")
         if self.log not in ("debug", "info", "warning", "error"):

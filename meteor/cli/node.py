@@ -30,6 +30,8 @@ SETTINGS: tuple[tuple[str, str | tuple[str, ...], str], ...] = (
     ("id", "NUMBER", "Its place on the ring; -1 splits the busiest peer."),
     ("samples", "NUMBER", "Places to look at for the busiest peer."),
     ("successors", "NUMBER", "Successors to keep: one less may die at once."),
+    ("copies", "NUMBER", "Copies of every message."),
+    ("ack", ("owner", "quorum", "all"), "Which copies must be on disk before a post is done."),
     ("fingers", "NUMBER", "Fingers in each octave: more of them make shorter routes."),
     ("stabilise-seconds", "SECONDS", "How often neighbours are checked."),
     ("request-seconds", "SECONDS", "How long a neighbour may take to answer."),

@@ -171,8 +171,10 @@ def _sentence(receipt: Receipt, action: str) -> str:
     matches = receipt.matches
     match action:
         case "store":
-            copies = count(receipt.copies, "copy", "copies")
-            return f"stored {copies} {where}; notified {count(matches, 'watcher')}"
+            told = f"notified {count(matches, 'watcher')}"
+            if not receipt.copies:
+                return f"passed on, not stored; {told}"
+            return f"stored in {count(receipt.copies, 'copy', 'copies')}; {told}"
         case "retrieve":
             return f"{count(matches, 'item')} {where}; `meteor retrieve` shows them"
         case "notify_data":

@@ -104,7 +104,7 @@ def _picture(report: RingReport, width: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    numbers = ("arc", "data", "interests", "clients", "up")
+    numbers = ("arc", "data", "copies", "interests", "clients", "up")
     # Of a whole ring they say nothing new, and of another one the lines below the table do.
     neighbours = ("predecessor", "successor") if width >= NEIGHBOURS_COLUMNS else ()
     grid = table("peer", "id", *numbers, *neighbours, right=numbers)
@@ -114,6 +114,7 @@ def _picture(report: RingReport, width: int) -> RenderableType:
             f"{peer['id']:016x}"[:6],
             percent(peer["share"]),
             f"{peer['data']:,}",
+            f"{peer['copies_for_others']:,}",
             f"{peer['interests']:,}",
             f"{peer['clients']:,}",
             duration(peer["up_seconds"]),
@@ -172,6 +173,7 @@ def status(access: Access, as_json: bool) -> None:
                 ("advertisements", "advertisement"),
             )
         ),
+        "copies": f"{peer['copies_for_others']:,} kept for others; own ones {_copies(peer)}",
         "clients": f"{peer['clients']:,}",
         "lost": count(peer["notifications_lost"], "notification"),
         "predecessor": peer["predecessor"] or "-",
@@ -179,6 +181,20 @@ def status(access: Access, as_json: bool) -> None:
     }
     for name, words in lines.items():
         click.echo(f"{click.style(f'{name:<12}', bold=True)} {plain(words)}")
+
+
+def _copies(peer: dict[str, Any]) -> str:
+    """Say how far behind each of a peer's copies is."""
+    return (
+        ", ".join(f"at {copy['address']} ({_lag(copy)})" for copy in peer["copies_at"])
+        or "nowhere else"
+    )
+
+
+def _lag(copy: dict[str, Any]) -> str:
+    if copy["catching_up"]:
+        return "catching up"
+    return f"{copy['behind']:,} behind" if copy["behind"] else "up to date"
 
 
 @click.command()

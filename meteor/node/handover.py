@@ -10,20 +10,21 @@ whole arc.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 
 from arms.errors import ArmsError
-from arms.message import Message, region_of
-from arms.rendezvous import weight
+from arms.message import region_of
 from arms.store import Store
-from arms.writes import Bury, Drop, Put, Tombstone, Write
+from arms.writes import Drop
 from meteor.errors import InputError, MeteorError
-from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
+from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_ROWS
+from meteor.node.copying import START, Copier, Page, read_writes
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
+from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
 from meteor.ring.arcs import TOP, Spans, arc, contains, meeting, union
 from meteor.ring.questions import Peer, between
@@ -31,6 +32,9 @@ from meteor.transport.frames import Value
 from squid import Space
 
 log = logging.getLogger("meteor.ring")
+
+TIDY_SECONDS = 20.0
+"""How often a peer looks for messages that it need not keep any more."""
 
 RETRY_SECONDS = 0.5
 """A hand-over that failed is tried again after this, as long as the neighbour is there."""
@@ -43,19 +47,27 @@ class Handover:
         self,
         space: Space,
         store: Store,
+        copier: Copier,
         writer: Writer,
+        replicas: Replicas,
         overlay: Overlay,
         links: Links,
         gate: Gate,
         clock: Callable[[], int],
     ) -> None:
-        self._space, self._store, self._writer = space, store, writer
+        self._space, self._store, self._copier = space, store, copier
+        self._writer, self._replicas = writer, replicas
         self._overlay, self._links, self._gate, self._clock = overlay, links, gate, clock
         self._incoming: Spans = ()  # arcs that are on their way here: not to be dropped again
         self._changing = trio.Lock()
 
     async def run(self) -> None:
-        """Hand over what a new predecessor is owed, and claim what nobody will hand over."""
+        """Hand over what a new predecessor is owed, claim what nobody hands over, and tidy up."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tidy)
+            await self._keep_handing_over()
+
+    async def _keep_handing_over(self) -> None:
         while True:
             changed = self._overlay.changed
             try:
@@ -79,7 +91,7 @@ class Handover:
         except BaseException:
             overlay.leaving = False
             raise
-        await self._drop_foreign()  # all of it: what is deleted from now on must not come back
+        await self._drop_foreign()
         return True
 
     async def _give_to_predecessor(self) -> None:
@@ -89,7 +101,7 @@ class Handover:
             return
         upto = predecessor.id
         await self._hand_over(predecessor, low, upto, lambda: overlay.give(upto))
-        await self._drop_foreign()
+        self._replicas.back(upto, arc(low, upto))  # its new owner will want copies here
 
     async def _claim(self) -> None:
         """Take responsibility for an arc that was never handed over because its owner died."""
@@ -103,69 +115,59 @@ class Handover:
 
     async def _hand_over(self, peer: Peer, low: int, high: int, given: Callable[[], None]) -> None:
         """Copy the arc (low, high] to a peer, and make it responsible; then `given` is called."""
-        copied = _Progress()
-        while not await self._copy(peer, (low, high), copied):
-            pass
+        spans, mark, count = arc(low, high), START, 0
+
+        async def copy() -> None:
+            nonlocal mark, count
+            last = False
+            while not last:
+                page = self._copier.page(spans, mark)
+                if page:
+                    await self._send(peer, page, (low, high))
+                mark, last, count = page.upto, page.last, count + len(page.messages)
+
+        await copy()
         async with self._gate.closed():
             with trio.move_on_after(FREEZE_SECONDS_MAX) as frozen:
-                while not await self._copy(peer, (low, high), copied):
-                    pass
-                await self._send(peer, [], [], (low, high), last=True)
+                await copy()
+                await self._send(peer, Page(mark, last=True), (low, high), last=True)
                 given()
         if frozen.cancelled_caught:
             raise MeteorError(f"{peer.address} took too long for the last page")
-        log.info("handed an arc with %d messages to %s", copied.messages, peer.address)
-
-    async def _copy(self, peer: Peer, ends: tuple[int, int], copied: _Progress) -> bool:
-        """Send one page; True when there was nothing more to send."""
-        now_ms, spans = self._clock(), arc(*ends)
-        stones = self._store.tombstones(now_ms, copied.stone, HANDOVER_ROWS)
-        before, page, size = copied.seq, list[Message](), 0
-        for stored in self._store.after(now_ms, copied.seq, HANDOVER_ROWS):
-            copied.seq = stored.seq
-            if meeting(region_of(self._space, stored.message), spans):
-                page.append(stored.message)
-                size += weight(stored.message)
-            if size > HANDOVER_BYTES:
-                break
-        mine = [stone for _, stone in stones if contains(spans, stone.identifier)]
-        if page or mine:
-            await self._send(peer, page, mine, ends)
-        if stones:
-            copied.stone = stones[-1][0]
-        copied.messages += len(page)
-        return copied.seq == before and not stones
+        log.info("handed an arc with %d messages to %s", count, peer.address)
 
     async def _send(
-        self,
-        peer: Peer,
-        messages: Sequence[Message],
-        stones: Sequence[Tombstone],
-        ends: tuple[int, int],
-        *,
-        last: bool = False,
+        self, peer: Peer, page: Page, ends: tuple[int, int], *, last: bool = False
     ) -> None:
-        body = [
-            [message.to_wire() for message in messages],
-            [[s.id, s.taker, s.identifier, s.expires_ms] for s in stones],
-            ends,
-            last,
-        ]
+        body = [*page.to_wire(), ends, last]
         await self._links.request(peer.address, "handover", body, FREEZE_SECONDS_MAX)
 
+    async def _tidy(self) -> None:
+        """Forget, every now and then, what is neither this peer's nor a copy that it keeps."""
+        while True:
+            await trio.sleep(TIDY_SECONDS)
+            if self._overlay.low is not None:
+                await self._drop_foreign()
+
     async def _drop_foreign(self) -> None:
-        """Forget what this peer is no longer responsible for in any part."""
+        """Forget what lies in no part of the ring that concerns this peer."""
         before, at = -1, 0
         while at != before:
             before, foreign = at, list[int]()
             async with self._changing:
-                kept = union((*self._overlay.spans, *self._incoming))
+                kept = self._kept()
                 for stored in self._store.after(self._clock(), at, HANDOVER_ROWS):
                     at = stored.seq
                     if not meeting(region_of(self._space, stored.message), kept):
                         foreign.append(stored.seq)
                 await self._writer.commit([Drop(tuple(foreign))] if foreign else [])
             await trio.lowlevel.checkpoint()
+
+    def _kept(self) -> Spans:
+        overlay = self._overlay
+        if overlay.leaving:
+            return ()  # what is deleted from now on must not come back with this peer
+        return union((*overlay.spans, *self._incoming, *self._replicas.backed))
 
     # -- the receiving side ------------------------------------------------------------------------
 
@@ -192,26 +194,7 @@ class Handover:
     async def _take_in(
         self, messages: list[Value], stones: list[Value], low: int, high: int
     ) -> None:
-        writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
-        if stones:
-            writes.append(Bury(tuple(_read_tombstone(entry) for entry in stones)))
+        writes = read_writes(messages, stones)
         async with self._changing:
             self._incoming = union((*self._incoming, *arc(low, high)))
             await self._writer.commit(writes)
-
-
-class _Progress:
-    """How far a hand-over has come."""
-
-    def __init__(self) -> None:
-        self.seq = 0
-        self.stone = 0
-        self.messages = 0
-
-
-def _read_tombstone(wire: object) -> Tombstone:
-    match wire:
-        case [str() as id_, str() as taker, int() as identifier, int() as expires_ms]:
-            return Tombstone(id_, taker, identifier, expires_ms)
-        case _:
-            raise InputError("what came is not a tombstone")

@@ -20,6 +20,7 @@ from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
 from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL
 from meteor.node import identity
+from meteor.node.copying import Copier
 from meteor.node.errands import Errand
 from meteor.node.gate import Gate
 from meteor.node.handover import Handover
@@ -27,6 +28,7 @@ from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
 from meteor.node.point import RendezvousPoint
+from meteor.node.replicas import Replicas
 from meteor.node.router import Router
 from meteor.node.service import Service
 from meteor.node.sessions import Session, Sessions
@@ -104,7 +106,7 @@ class Node:
             await nursery.start(self._sessions.run)
             await self._enter(through)
             self._serving = True
-            for task in (self.overlay.run, self._handover.run, self._sweep):
+            for task in (self.overlay.run, self._replicas.run, self._handover.run, self._sweep):
                 nursery.start_soon(task)
             nursery.start_soon(self._remember, folder)
             nursery.start_soon(self._rejoin_when_alone, contacts)
@@ -134,13 +136,30 @@ class Node:
         self._writer = Writer(store, clock, in_thread=self._threads)
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._sessions = Sessions(me.address, self._links)
+        copier = Copier(self.space, store, clock)
+        self._replicas = Replicas(
+            store, copier, self._writer, self.overlay, self._links, self.config, clock
+        )
         point = RendezvousPoint(
-            Rendezvous(self.space, store), self._writer, clock, self._sessions.notify, self.report
+            Rendezvous(self.space, store),
+            self._writer,
+            self._replicas,
+            clock,
+            self._sessions.notify,
+            self.report,
         )
         self._point = point
         self._router = Router(self.space, self.overlay, self._links, point, gate)
         self._handover = Handover(
-            self.space, store, self._writer, self.overlay, self._links, gate, clock
+            self.space,
+            store,
+            copier,
+            self._writer,
+            self._replicas,
+            self.overlay,
+            self._links,
+            gate,
+            clock,
         )
         self._service = Service(
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
@@ -303,6 +322,8 @@ class Node:
                 return [answer.to_wire() for answer in answers]
             case "deliver", _:
                 return self._sessions.answer(body)
+            case "replicate", _:
+                return await self._replicas.answer(body)
             case (("handover" | "claim"), _):
                 return await self._handover.answer(method, body)
             case "load", _:
@@ -317,14 +338,15 @@ class Node:
     def _load(self) -> Value:
         """Say what a joining peer needs to know to choose its place."""
         overlay, now_ms = self.overlay, self._clock()
-        data = self.store.counts(now_ms)[Kind.DATA]
+        data = self.store.counts(now_ms, overlay.spans)[Kind.DATA]
         median = self.store.median_identifier(now_ms, overlay.spans)
         return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, median]
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""
-        counts = self.store.counts(self._clock())
-        overlay = self.overlay
+        overlay, now_ms = self.overlay, self._clock()
+        counts = self.store.counts(now_ms, overlay.spans)
+        stored = sum(self.store.counts(now_ms).values())
         predecessor, successor = overlay.predecessor, overlay.successor
         return {
             "id": self.me.id,
@@ -337,6 +359,8 @@ class Node:
             "data": counts[Kind.DATA],
             "interests": counts[Kind.INTEREST],
             "advertisements": counts[Kind.ADVERTISEMENT],
+            "copies_for_others": stored - sum(counts.values()),
+            "copies_at": self._replicas.report(),
             "clients": len(self._sessions),
             "notifications_lost": self._sessions.lost,
             "predecessor": predecessor.address if predecessor else None,

@@ -209,11 +209,12 @@ class Overlay:
             self._wake = trio.Event()
 
     async def _stabilise(self) -> None:
-        before = self._chord.successors[:1]
+        before = self._chord.successors
         for dead in await self._drive(self._chord.stabilise()):
             log.warning("peer %s does not answer: taken out of the ring", dead.address)
-        if self._chord.successors[:1] != before:
+        if self._chord.successors[:1] != before[:1]:
             log.info("successor is %s now", self.successor.address if self.successor else "nobody")
+        if self._chord.successors != before:
             self._announce()
         if self.leaving:
             return

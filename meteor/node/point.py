@@ -10,13 +10,15 @@ import trio
 
 from arms.errors import ArmsError, StoreError
 from arms.message import Action, Message
-from arms.rendezvous import Effect, Notification, Place, Rendezvous, counting, weight
+from arms.rendezvous import Notification, Place, Rendezvous, counting, weight
 from arms.writes import Sweep
 from arms.writes import Take as TakeWrite
+from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
 from meteor.node.errands import Answer, Errand, Survey, Take
+from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
-from meteor.ring.arcs import TOP, Spans, intersect, subtract
+from meteor.ring.arcs import TOP, intersect, subtract
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
@@ -32,11 +34,13 @@ class RendezvousPoint:
         self,
         rendezvous: Rendezvous,
         writer: Writer,
+        replicas: Replicas,
         clock: Callable[[], int],
         notify: Callable[[Sequence[Notification]], None],
         report: Callable[[], dict[str, Any]],
     ) -> None:
-        self._rendezvous, self._writer, self._clock = rendezvous, writer, clock
+        self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
+        self._clock = clock
         self._notify, self._report = notify, report
 
     async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
@@ -79,15 +83,21 @@ class RendezvousPoint:
                 written = iter(
                     await self._writer.commit([w for plan in plans.values() for w in plan.writes])
                 )
+                wrote = any(plan.writes for plan in plans.values())
+                copies = await self._replicas.confirmed() if wrote else 0
                 for i, plan in plans.items():
                     results = [next(written) for _ in plan.writes]
                     effect = self._rendezvous.react(self._clock(), plan, results)
                     self._notify(effect.notifications)
-                    answers[i] = _answer(errands[i].spans, effect, answers[i])
+                    answers[i] = Answer(
+                        covered=errands[i].spans,
+                        matches=answers[i].matches + effect.matches,
+                        copies=copies if effect.copies else 0,
+                    )
                     if effect.rest is not None:
                         answers[i].matches += await self._count(errands[i], effect.rest)
                 left = {i: plan.rest for i, plan in plans.items() if plan.rest is not None}
-        except StoreError as error:
+        except (StoreError, MeteorError) as error:
             for i in left:
                 answers[i] = Answer(faults=[f"{who}: {error}"])
         return answers
@@ -127,7 +137,9 @@ class RendezvousPoint:
     ) -> Answer:
         try:
             (taken,) = await self._writer.commit([TakeWrite(id_, taker, credential)])
-        except ArmsError as error:
+            if taken:
+                await self._replicas.confirmed()
+        except (ArmsError, MeteorError) as error:
             return Answer(faults=[f"{who}: {error}"])
         return Answer(covered=errand.spans, matches=taken)
 
@@ -140,7 +152,3 @@ def _is_post(errand: Errand) -> bool:
 def _message(errand: Errand) -> Message:
     assert isinstance(errand.task, Message)
     return errand.task
-
-
-def _answer(spans: Spans, effect: Effect, before: Answer) -> Answer:
-    return Answer(covered=spans, matches=before.matches + effect.matches, copies=effect.copies)

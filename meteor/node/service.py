@@ -203,6 +203,8 @@ class Service:
         take = Take(found.message.id, taker.id, credential)
         left = max(0.05, deadline - trio.current_time())
         (answer,) = await self._router.ask([Errand(take, ((lowest, lowest),))], left)
+        if answer.faults:
+            raise RemoteError("; ".join(answer.faults))
         if not answer.matches:
             return False
         if not region.is_point:

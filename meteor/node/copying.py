@@ -1,0 +1,93 @@
+"""Copying what a store holds of some part of the ring to another peer, a page at a time.
+
+Everything that is written to a store gets the next number, messages and tombstones each their own.
+So "what came after this number" is a log that another store can follow, and the log from 0 is a
+copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arms.message import Message, region_of
+from arms.rendezvous import weight
+from arms.store import Mark, Store
+from arms.writes import Bury, Put, Tombstone, Write
+from meteor.errors import InputError
+from meteor.limits import HANDOVER_BYTES, HANDOVER_ROWS
+from meteor.ring.arcs import Spans, contains, meeting
+from meteor.transport.frames import Value
+from squid import Space
+
+START: Mark = (0, 0)
+
+
+@dataclass(slots=True)
+class Page:
+    """Some of what a store holds, and how far one has come with it."""
+
+    upto: Mark
+    last: bool
+    """There is nothing after it yet."""
+    messages: list[Message] = field(default_factory=list)
+    stones: list[Tombstone] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.stones)
+
+    def to_wire(self) -> list[Value]:
+        """Return what the page holds in its wire form."""
+        return [
+            [message.to_wire() for message in self.messages],
+            [[s.id, s.taker, s.identifier, s.expires_ms] for s in self.stones],
+        ]
+
+
+class Copier:
+    """Reads pages from a store."""
+
+    def __init__(self, space: Space, store: Store, clock: Callable[[], int]) -> None:
+        self._space, self._store, self._clock = space, store, clock
+
+    def page(self, spans: Spans, after: Mark) -> Page:
+        """Return what came after a mark and touches the spans, as much as a frame should hold."""
+        now_ms, newest = self._clock(), self._store.newest()
+        seq, stone = after
+        messages: list[Message] = []
+        size = rows = 0
+        for stored in self._store.after(now_ms, seq, HANDOVER_ROWS):
+            seq, rows = stored.seq, rows + 1
+            if meeting(region_of(self._space, stored.message), spans):
+                messages.append(stored.message)
+                size += weight(stored.message)
+            if size > HANDOVER_BYTES:
+                rows = HANDOVER_ROWS
+                break
+        stones = self._store.tombstones(now_ms, stone, HANDOVER_ROWS)
+        if stones:
+            stone = stones[-1][0]
+        # At the end one has come up to the newest, also if that has expired or was deleted by now.
+        if rows < HANDOVER_ROWS:
+            seq = max(seq, newest[0])
+        if len(stones) < HANDOVER_ROWS:
+            stone = max(stone, newest[1])
+        last = rows < HANDOVER_ROWS and len(stones) < HANDOVER_ROWS
+        mine = [entry for _, entry in stones if contains(spans, entry.identifier)]
+        return Page((seq, stone), last, messages, mine)
+
+
+def read_writes(messages: list[Value], stones: list[Value]) -> list[Write]:
+    """Read a page from the wire, as what is to be written for it."""
+    writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
+    if stones:
+        writes.append(Bury(tuple(_read_tombstone(entry) for entry in stones)))
+    return writes
+
+
+def _read_tombstone(wire: object) -> Tombstone:
+    match wire:
+        case [str() as id_, str() as taker, int() as identifier, int() as expires_ms]:
+            return Tombstone(id_, taker, identifier, expires_ms)
+        case _:
+            raise InputError("what came is not a tombstone")
