@@ -268,6 +268,22 @@ class Store:
             if stored is not None:
                 yield at, stored
 
+    def lying(
+        self, now_ms: int, kind: Kind, point: bool, span: tuple[int, int], after: str, limit: int
+    ) -> Iterator[Stored]:
+        """Give messages whose lowest identifier lies in a span, in the order (identifier, id).
+
+        `after` is the id of the last one seen at the span's beginning.
+        """
+        low, high = span
+        rows = self._read(
+            f"SELECT {STORED} FROM message WHERE kind = ? AND point = ? "
+            "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? "
+            "ORDER BY identifier, id LIMIT ?",
+            (kind.value, point, low, after, high, now_ms, limit),
+        )
+        return map(_stored, rows)
+
     def candidates(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
         """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
         return map(_stored, self._index.meeting(now_ms, kind, region, STORED))

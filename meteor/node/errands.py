@@ -16,7 +16,7 @@ from arms.message import Message, region_of
 from arms.rendezvous import Found, weight
 from meteor.errors import InputError
 from meteor.limits import PAGE_BYTES, SURVEY_PEERS_MAX
-from meteor.ring.arcs import TOP, Everything, Members, Span, Spans, union
+from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
 from squid import Space
@@ -196,6 +196,14 @@ class Answer:
                 )
             case _:
                 raise InputError("what came is not an answer")
+
+
+def errand_for(space: Space, message: Message, spans: Spans = WHOLE) -> Errand:
+    """Return the errand that brings a message to all who own a part of its region."""
+    region = region_of(space, message)
+    if region.is_point and region.lowest is not None:
+        return Errand(message, ((region.lowest, region.lowest),))
+    return Errand(message, missing(region, spans, ()))
 
 
 def _task(kind: str, body: object) -> Message | Take | Survey:

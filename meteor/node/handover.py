@@ -10,23 +10,24 @@ whole arc.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from arms.errors import ArmsError
-from arms.message import region_of
-from arms.store import Store
+from arms.message import Kind, Message, region_of
+from arms.rendezvous import Place, weight
+from arms.store import Mark, Store, Stored
 from arms.writes import Drop
 from meteor.errors import InputError, MeteorError
-from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_ROWS
+from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
 from meteor.node.copying import START, Copier, Page, read_writes
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
-from meteor.ring.arcs import TOP, Spans, arc, contains, meeting, union
+from meteor.ring.arcs import RING_SIZE, TOP, WHOLE, Spans, arc, contains, meeting, subtract, union
 from meteor.ring.questions import Peer, between
 from meteor.transport.frames import Value
 from squid import Space
@@ -35,6 +36,9 @@ log = logging.getLogger("meteor.ring")
 
 TIDY_SECONDS = 20.0
 """How often a peer looks for messages that it need not keep any more."""
+
+CLAIMS_MAX = 20
+"""How often a peer asks for its arc before it takes it: by then nobody is left to hand it over."""
 
 RETRY_SECONDS = 0.5
 """A hand-over that failed is tried again after this, as long as the neighbour is there."""
@@ -54,10 +58,13 @@ class Handover:
         links: Links,
         gate: Gate,
         clock: Callable[[], int],
+        deliver: Callable[[Sequence[Message]], Awaitable[list[bool]]],
     ) -> None:
         self._space, self._store, self._copier = space, store, copier
         self._writer, self._replicas = writer, replicas
         self._overlay, self._links, self._gate, self._clock = overlay, links, gate, clock
+        self._deliver = deliver
+        self._claims = 0
         self._incoming: Spans = ()  # arcs that are on their way here: not to be dropped again
         self._changing = trio.Lock()
 
@@ -94,6 +101,21 @@ class Handover:
         await self._drop_foreign()
         return True
 
+    async def bring_home(self, upto: Mark) -> None:
+        """Bring what is stored, up to a mark, to its owners: this peer was a ring of its own.
+
+        Owners that have it already, or have deleted it, leave it at that.
+        """
+        came, last = START, False
+        while not last and came < upto:
+            page = self._copier.page(WHOLE, came)
+            mine = self._overlay.spans
+            away = [m for m in page.messages if not meeting(region_of(self._space, m), mine)]
+            if not all(await self._deliver(away)):
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            came, last = page.upto, page.last
+
     async def _give_to_predecessor(self) -> None:
         overlay = self._overlay
         predecessor, low = overlay.predecessor, overlay.low
@@ -110,8 +132,11 @@ class Handover:
         if overlay.low is not None or successor is None or predecessor is None:
             return
         body = [predecessor.id, overlay.me.id]
-        if not await self._links.request(successor.address, "claim", body, FREEZE_SECONDS_MAX):
+        coming = await self._links.request(successor.address, "claim", body, FREEZE_SECONDS_MAX)
+        self._claims = self._claims + 1 if coming else CLAIMS_MAX
+        if self._claims >= CLAIMS_MAX:
             overlay.accept(predecessor.id, overlay.me.id)
+            self._claims = 0
 
     async def _hand_over(self, peer: Peer, low: int, high: int, given: Callable[[], None]) -> None:
         """Copy the arc (low, high] to a peer, and make it responsible; then `given` is called."""
@@ -146,22 +171,59 @@ class Handover:
         """Forget, every now and then, what is neither this peer's nor a copy that it keeps."""
         while True:
             await trio.sleep(TIDY_SECONDS)
-            if self._overlay.low is not None:
-                await self._drop_foreign()
+            try:
+                if self._overlay.low is not None:
+                    await self._drop_foreign()
+            except (MeteorError, ArmsError) as error:
+                log.info("what need not be kept here was not removed: %s", error)
 
     async def _drop_foreign(self) -> None:
-        """Forget what lies in no part of the ring that concerns this peer."""
-        before, at = -1, 0
-        while at != before:
-            before, foreign = at, list[int]()
-            async with self._changing:
-                kept = self._kept()
-                for stored in self._store.after(self._clock(), at, HANDOVER_ROWS):
-                    at = stored.seq
-                    if not meeting(region_of(self._space, stored.message), kept):
-                        foreign.append(stored.seq)
-                await self._writer.commit([Drop(tuple(foreign))] if foreign else [])
-            await trio.lowlevel.checkpoint()
+        """Forget what lies in no part of the ring that concerns this peer.
+
+        It is brought to its owner first: this peer may have been the only one for a while, and
+        then it has what nobody else has.
+        """
+        for kind in Kind:
+            for point in (True, False):
+                for low, high in subtract(WHOLE, self._kept()):
+                    after: Place | None = (low, "")
+                    while after is not None:
+                        foreign, after = self._foreign(kind, point, after, high)
+                        if foreign:
+                            await self._drop(foreign)
+                        await trio.lowlevel.checkpoint()
+
+    def _foreign(
+        self, kind: Kind, point: bool, after: Place, high: int
+    ) -> tuple[list[Stored], Place | None]:
+        """Return some messages that lie elsewhere, and where to go on; None at the end."""
+        foreign: list[Stored] = []
+        at, id_ = after
+        rows = size = 0
+        kept = self._kept()
+        for stored in self._store.lying(self._clock(), kind, point, (at, high), id_, HANDOVER_ROWS):
+            rows += 1
+            after = (stored.identifier, stored.message.id)
+            if point or not meeting(region_of(self._space, stored.message), kept):
+                foreign.append(stored)
+                size += weight(stored.message)
+            if size > HANDOVER_BYTES:
+                return foreign, after
+        return foreign, after if rows == HANDOVER_ROWS else None
+
+    async def _drop(self, foreign: list[Stored]) -> None:
+        if self._overlay.leaving:  # its arc was handed over, and the rest are copies
+            there = [True] * len(foreign)
+        else:
+            there = await self._deliver([stored.message for stored in foreign])
+        async with self._changing:
+            kept = self._kept()  # a part of it may be on its way here by now
+            seqs = tuple(
+                stored.seq
+                for stored, safe in zip(foreign, there, strict=True)
+                if safe and not meeting(region_of(self._space, stored.message), kept)
+            )
+            await self._writer.commit([Drop(seqs)] if seqs else [])
 
     def _kept(self) -> Spans:
         overlay = self._overlay
@@ -175,8 +237,10 @@ class Handover:
         """Answer a neighbour's page, or its question whether its arc is still to come."""
         match method, body:
             case "claim", [int() as low, int() as high]:
+                if self._overlay.low is None:
+                    return True  # it will come through here
                 mine = self._overlay.spans
-                return any(contains(mine, end) for end in (high, (low + 1) % (1 << 63)))
+                return any(contains(mine, end) for end in (high, (low + 1) % RING_SIZE))
             case "handover", [
                 list() as messages,
                 list() as stones,

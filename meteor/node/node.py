@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
 import trio
 
+from arms.errors import StoreError
 from arms.limits import TEXT_FIELD_MAX
 from arms.message import Kind
 from arms.rendezvous import Rendezvous
@@ -109,7 +110,7 @@ class Node:
             for task in (self.overlay.run, self._replicas.run, self._handover.run, self._sweep):
                 nursery.start_soon(task)
             nursery.start_soon(self._remember, folder)
-            nursery.start_soon(self._rejoin_when_alone, contacts)
+            nursery.start_soon(self._rejoin_when_alone, folder)
             await self._responsible()
             task_status.started(address)
             await self._left.wait()
@@ -149,7 +150,9 @@ class Node:
             self.report,
         )
         self._point = point
-        self._router = Router(self.space, self.overlay, self._links, point, gate)
+        self._router = Router(
+            self.space, self.overlay, self._links, point, gate, self.config.post_seconds
+        )
         self._handover = Handover(
             self.space,
             store,
@@ -160,6 +163,7 @@ class Node:
             self._links,
             gate,
             clock,
+            self._router.deliver,
         )
         self._service = Service(
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
@@ -202,37 +206,51 @@ class Node:
             while self.overlay.low is None:
                 await self.overlay.changed.wait()
 
-    async def _rejoin_when_alone(self, contacts: list[str]) -> None:
-        """Look for others while alone: after a cut, or when many peers started at the same time.
-
-        Of two that are alone the one with the higher address joins, so that they don't swap places.
-        """
+    async def _rejoin_when_alone(self, folder: Path) -> None:
+        """Look for others while alone: after a cut, or when many peers started at the same time."""
         while True:
             await trio.sleep(REJOIN_SECONDS)
-            if not self.overlay.alone:
-                continue
-            for contact in contacts:
-                if contact < self.me.address and await self._in_a_ring(contact):
-                    log.info("found a ring at %s: joining it", contact)
-                    try:
-                        await self.overlay.join(contact)
-                    except MeteorError as error:
-                        log.warning("could not join at %s: %s", contact, error)
-                        self.overlay.begin()
-                    break
+            if self.overlay.alone and not self.overlay.leaving:
+                try:
+                    await self._rejoin((*self.config.join, *identity.load(folder)[1]))
+                except MeteorError as error:
+                    log.warning("could not join another ring: %s", error)
+
+    async def _rejoin(self, contacts: Sequence[str]) -> None:
+        for contact in dict.fromkeys(contacts):
+            around = await self.overlay.ring_at(contact) if contact != self.me.address else None
+            # Of two that are alone the one with the higher address joins: they must not swap.
+            if around is not None and (around.successors or contact < self.me.address):
+                log.info("found a ring at %s: joining it", contact)
+                mark = self.store.newest()
+                try:
+                    await self.overlay.join(contact)
+                except BaseException:
+                    self.overlay.begin()
+                    raise
+                await self._responsible()
+                await self._handover.bring_home(mark)
+                return
 
     async def _remember(self, folder: Path) -> None:
+        """Note whom this peer knows; when it is alone, the last ones stay noted."""
         while True:
             changed = self.overlay.changed
             known = tuple(known.peer.address for known in self.overlay.known())
-            identity.save(folder, self.me.id, known)
+            try:
+                identity.save(folder, self.me.id, known or identity.load(folder)[1])
+            except OSError as error:
+                log.warning("can't note the peers known in %s: %s", folder, error.strerror)
             await changed.wait()
 
     async def _sweep(self) -> None:
         while True:
             await trio.sleep(SWEEP_SECONDS)
-            while await self._point.sweep():
-                await trio.lowlevel.checkpoint()
+            try:
+                while await self._point.sweep():
+                    await trio.lowlevel.checkpoint()
+            except StoreError as error:
+                log.warning("expired messages are not removed: %s", error)
 
     async def leave(self) -> None:
         """Hand everything to the successor, tell the neighbours, and stop serving."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from meteor.config import Config
-from meteor.errors import ConfigError, InputError, MeteorError, NoRing
+from meteor.errors import ConfigError, InputError, MeteorError, NoRing, Refused
 from meteor.node.errands import read_peer
 from meteor.node.links import Links
 from meteor.ring.arcs import RING_SIZE, Spans, arc, subtract
@@ -133,11 +133,6 @@ class Overlay:
         log.info("joined the ring through %s, at place %d", through, self.me.id)
         self._announce()
         self._wake.set()
-
-    async def lookup(self, identifier: int, through: str) -> Neighbours | None:
-        """Find who precedes an identifier, asking the peer at an address first."""
-        contact = await self._ask_neighbours(through)
-        return await self._drive(self._chord.lookup(identifier, contact.peer))
 
     async def depart(self) -> None:
         """Tell both neighbours that this peer is gone for good."""
@@ -346,6 +341,19 @@ class Overlay:
                 return _read_step(await self._request(address, "step", identifier))
             case Notify(peer):
                 return bool(await self._request(address, "notify", _peer_wire(peer)))
+
+    async def ring_at(self, address: str) -> Neighbours | None:
+        """Return what the peer at an address says of its ring; None when there is none.
+
+        Raises `Refused` when there is one, but not for us.
+        """
+        try:
+            return await self._ask_neighbours(address)
+        except Refused:
+            raise
+        except MeteorError as error:
+            log.debug("%s: %s", address, error)
+            return None
 
     async def _ask_neighbours(self, address: str) -> Neighbours:
         return _read_neighbours(await self._request(address, "neighbours", None))

@@ -24,9 +24,9 @@ from meteor.limits import (
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
 )
-from meteor.node.errands import Answer, Errand, Survey, Take, read_resume, read_spans
+from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
 from meteor.node.router import Router
-from meteor.ring.arcs import WHOLE, Spans, missing, size
+from meteor.ring.arcs import WHOLE, missing, size
 from meteor.transport.frames import Value
 from squid import Space
 from squid.errors import SquidError
@@ -88,7 +88,7 @@ class Service:
         for i, post in enumerate(posts):
             try:
                 message = self._admit(client, post)
-                errands[i] = self._errand(message)
+                errands[i] = errand_for(self._space, message)
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
         answers = await self._router.ask(list(errands.values()), seconds) if errands else []
@@ -108,12 +108,6 @@ class Service:
             case _:
                 raise InputError("what came is not a post")
 
-    def _errand(self, message: Message, spans: Spans = WHOLE) -> Errand:
-        region = region_of(self._space, message)
-        if region.is_point and region.lowest is not None:
-            return Errand(message, ((region.lowest, region.lowest),))
-        return Errand(message, missing(region, spans, ()))
-
     def _receipt(self, errand: Errand, answer: Answer) -> Value:
         if answer.faults:
             return ["error", "remote", "; ".join(answer.faults)]
@@ -128,10 +122,10 @@ class Service:
         message = self._retrieval(client, wire)
         match cursor:
             case None:
-                errand = self._errand(message)
+                errand = errand_for(self._space, message)
             case [list() as spans, list() as resume]:
                 errand = replace(
-                    self._errand(message, read_spans(spans)), resume=read_resume(resume)
+                    errand_for(self._space, message, read_spans(spans)), resume=read_resume(resume)
                 )
             case _:
                 raise InputError("what came is no place to go on at")
@@ -180,7 +174,7 @@ class Service:
             if left <= 0:
                 complete = False
                 break
-            errand = self._errand(look)
+            errand = errand_for(self._space, look)
             (answer,) = await self._router.ask([errand], left)
             complete = not missing(errand.members(self._space), errand.spans, answer.covered)
             candidates = [f for f in answer.found if _may_take(f.message, message)]
@@ -217,7 +211,7 @@ class Service:
     async def _trace(self, client: str, wire: object, seconds: float) -> Value:
         """Show the way that a message would take; nobody acts on it."""
         message = self._admit(client, [wire, 0])
-        errand = replace(self._errand(message), traced=True)
+        errand = replace(errand_for(self._space, message), traced=True)
         (answer,) = await self._router.ask([errand], seconds)
         left = missing(errand.members(self._space), errand.spans, answer.covered)
         return [[trace.to_wire() for trace in answer.traces], not left]

@@ -196,3 +196,22 @@ async def copied(ring: TestRing) -> None:
             for copy in node.report()["copies_at"]
         ):
             await trio.sleep(0.05)
+
+
+async def test_two_that_began_alone_become_one_ring_with_all_data(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with ring_of(1, tmp_path, memory) as ring:
+        memory.cut("p0:7400", "p1:7400")
+        await ring.start("p1")  # nobody answers: it begins a ring of its own
+        for name in ("p0", "p1"):
+            async with connect(ring.addresses[name], network=ring.network()) as client:
+                for i in range(20):
+                    await client.store(f"type=t{i}, degree={i}", name, ttl=100_000)
+        memory.heal()
+        await ring.settle()
+        await trio.sleep(60)
+        for name in ("p0", "p1"):
+            async with connect(ring.addresses[name], network=ring.network()) as client:
+                assert (await client.aggregate("type=*")).value == 40
+                assert (await client.report()).complete
