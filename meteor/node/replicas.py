@@ -183,15 +183,19 @@ class Replicas:
         self._progress = trio.Event()
 
     def report(self) -> list[dict[str, Any]]:
-        """Say how far behind each copy is."""
-        newest = sum(self._store.newest())
+        """Say how many messages and tombstones each copy lacks, counted up to a page."""
+        spans = self._overlay.spans
+        lacking = {
+            follower: self._copier.page(spans, follower.has)
+            for follower in self._followers.values()
+        }
         return [
             {
                 "address": follower.peer.address,
-                "behind": newest - sum(follower.has),
-                "catching_up": bool(follower.owed),
+                "behind": len(page.messages) + len(page.stones),
+                "catching_up": bool(follower.owed) or follower.spans != spans,
             }
-            for follower in self._followers.values()
+            for follower, page in lacking.items()
         ]
 
     # -- as a follower -----------------------------------------------------------------------------
