@@ -165,5 +165,5 @@ def watch(
 
 
 def _say_standing(profile: str, there: int) -> None:
-    hint = f" ({count(there, 'item')} stored already: --replay shows them)" if there else ""
+    hint = f" ({count(there, 'item')} stored already, which --replay shows)" if there else ""
     click.echo(f"watching {profile}{hint}; Ctrl-C ends it", err=True)

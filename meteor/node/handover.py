@@ -159,7 +159,7 @@ class Handover:
                 given()
         if frozen.cancelled_caught:
             raise MeteorError(f"{peer.address} took too long for the last page")
-        log.info("handed an arc with %d messages to %s", count, peer.address)
+        log.info("handed an arc over to %s (messages: %d)", peer.address, count)
 
     async def _send(
         self, peer: Peer, page: Page, ends: tuple[int, int], *, last: bool = False

@@ -20,8 +20,10 @@ log = logging.getLogger("meteor.node")
 class Links:
     """What this peer asks others through."""
 
-    def __init__(self, network: Network, hello: Callable[[], Hello]) -> None:
-        self._network, self._hello = network, hello
+    def __init__(
+        self, network: Network, hello: Callable[[], Hello], silence_seconds: float
+    ) -> None:
+        self._network, self._hello, self._silence_seconds = network, hello, silence_seconds
         self._links: OrderedDict[str, _Link] = OrderedDict()
         self._nursery: trio.Nursery | None = None
 
@@ -39,7 +41,9 @@ class Links:
         try:
             return await channel.request(method, body, left)
         except NoAnswer:
-            if channel.heard < asked:  # not a word all the time: the host may be gone for good
+            # Not a word for so long: the host may be gone for good. A shorter silence says nothing,
+            # and closing the link would make others take a live peer for dead.
+            if trio.current_time() - max(asked, channel.heard) >= self._silence_seconds:
                 self._give_up(address, channel)
             raise
 

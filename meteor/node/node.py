@@ -96,7 +96,7 @@ class Node:
         async with background_nursery() as nursery:
             bound = await nursery.start(self._network.listen, self.config.listen, self._connected)
             address = self._advertised(bound)
-            self._links = Links(self._network, self._hello)
+            self._links = Links(self._network, self._hello, self.config.request_seconds)
             await nursery.start(self._links.run)
             remembered, known = identity.load(folder)
             contacts = [a for a in dict.fromkeys((*self.config.join, *known)) if a != address]

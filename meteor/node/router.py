@@ -162,7 +162,10 @@ class Router:
         for i, spans in rest.items():
             members = trip.errands[i].members(self._space)
             for peer, part in self._split(members, spans, known, trip).items():
-                shares.setdefault(peer, []).append((i, part))
+                # Back to where it came from: neither of us knows the owner, so for the moment
+                # there is none. Whoever asked asks again when the ring has closed.
+                if peer.id != trip.sender:
+                    shares.setdefault(peer, []).append((i, part))
         return shares
 
     def _split(

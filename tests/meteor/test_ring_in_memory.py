@@ -119,6 +119,26 @@ async def test_the_ring_heals_after_crashes(
         assert len(report.peers) == 9
 
 
+async def test_queries_right_after_a_crash_make_no_live_peer_look_dead(
+    tmp_path: Path,
+    memory: MemoryNetwork,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        ring_of(5, tmp_path, memory) as ring,
+        connect(ring.addresses["p0"], network=ring.network(), seconds=3) as client,
+    ):
+        dead = ring.addresses["p3"]
+        await ring.stop("p3")
+        for _ in range(5):
+            await client.report()
+        await ring.settle()
+    said = [record.getMessage() for record in caplog.records if "does not answer" in record.msg]
+    assert said
+    assert all(dead in line for line in said)
+
+
 async def test_a_peer_that_returns_has_its_place_and_its_data(
     tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
