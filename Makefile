@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# compat: a plain path entry, so that a folder called meteor beside a script does not hide the package
+PIP_FLAGS := --quiet --disable-pip-version-check --config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
 .PHONY: help up test test-slow lint format clean
@@ -37,9 +39,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
 	@touch $@ $(VENV)/installed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from meteor.cli.failures import Failure
+from meteor.cli.failures import INTERRUPTED, Failure
 
 if TYPE_CHECKING:
     import trio
@@ -29,9 +29,6 @@ HOW_TO_START = (
 )
 TIDY_SECONDS = 1.0
 """After Ctrl-C: time to withdraw a watch from the ring, if the ring is still there."""
-
-INTERRUPTED = 130
-"""What shells expect of a command that was ended by Ctrl-C."""
 
 
 @dataclass(frozen=True)

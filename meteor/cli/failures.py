@@ -1,6 +1,7 @@
 """Errors as people see them: `meteor: what was wrong`, an exit code, and never a traceback.
 
 0  done      1  it failed      2  wrong usage, or an answer that a part of the ring is missing from
+130  ended by Ctrl-C before it was done
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import click
 
 FAILED = 1
 INCOMPLETE = 2
+INTERRUPTED = 130  # what shells expect of a command that was ended by Ctrl-C
 
 
 class Failure(click.ClickException):

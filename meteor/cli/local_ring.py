@@ -169,7 +169,8 @@ class LocalRing:
     # -- one peer ----------------------------------------------------------------------------------
 
     def _command(self, i: int, address: str, first: str, place: int) -> list[str]:
-        command = [sys.executable, "-m", "meteor", "node", "--until-eof", "--log", "info"]
+        # -P: not a folder that is called meteor, as a clone is, in the folder one happens to be in.
+        command = [sys.executable, "-P", "-m", "meteor", "node", "--until-eof", "--log", "info"]
         command += ["--listen", address, "--state", str(self._state / f"peer-{i}")]
         command += ["--id", str(place)]
         if self._space_file:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from meteor.cli.bench import bench
 from meteor.cli.completion import completion
+from meteor.cli.failures import INTERRUPTED
 from meteor.cli.find import retrieve, watch
 from meteor.cli.group import Commands
 from meteor.cli.node import node
@@ -47,5 +50,11 @@ for command in (
 
 
 def main() -> None:
-    """Run the command that the shell asks for."""
-    cli(prog_name="meteor")
+    """Run the command that the shell asks for; Ctrl-C, whenever it comes, ends it quietly."""
+    try:
+        sys.exit(cli.main(prog_name="meteor", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)

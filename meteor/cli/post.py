@@ -174,7 +174,7 @@ def _sentence(receipt: Receipt, action: str) -> str:
             told = f"notified {count(matches, 'watcher')}"
             if not receipt.copies:
                 return f"passed on, not stored; {told}"
-            return f"stored in {count(receipt.copies, 'copy', 'copies')}; {told}"
+            return f"stored, {count(receipt.copies, 'copy', 'copies')} so far; {told}"
         case "retrieve":
             return f"{count(matches, 'item')} {where}; `meteor retrieve` shows them"
         case "notify_data":

@@ -60,7 +60,8 @@ async def _keep_showing(ring: Ring, as_json: bool) -> None:
 
     from meteor.errors import NoAnswer
 
-    with Live(console=console(), auto_refresh=False) as live:
+    out = console()
+    with Live(console=out, auto_refresh=False) as live:
         while True:
             try:
                 report = await ring.report()
@@ -70,7 +71,12 @@ async def _keep_showing(ring: Ring, as_json: bool) -> None:
                 if as_json:
                     print_json(_fields(report))
                 else:
-                    live.update(_picture(report, live.console.width), refresh=True)
+                    picture = _picture(report, out.width)
+                    if out.is_terminal:
+                        live.update(picture, refresh=True)
+                    else:
+                        out.print(picture)
+                        out.file.flush()
             await trio.sleep(WATCH_SECONDS)
 
 
@@ -121,7 +127,9 @@ def _picture(report: RingReport, width: int) -> RenderableType:
             *(Text(plain(peer[neighbour] or "-")) for neighbour in neighbours),
         )
     for address in silent_peers(report):
-        grid.add_row(Text(plain(address), style="red"), Text("does not answer", style="red"))
+        grid.add_row(
+            Text(plain(address), style="red"), Text("does not answer, or joins", style="red")
+        )
     return Group(grid, *(Text(line, style=style) for line, style in _verdict(report)))
 
 

@@ -28,7 +28,7 @@ from meteor.client.results import (
 )
 from meteor.client.retrieval import Retrieval
 from meteor.client.watch import RENEW_SECONDS, WATCH_TTL_SECONDS, Watch
-from meteor.errors import InputError, MeteorError, NoRing, ProtocolError
+from meteor.errors import InputError, MeteorError, NoAnswer, NoRing, ProtocolError
 from meteor.limits import PAGE_BYTES, WATCHES_PER_CLIENT_MAX
 from meteor.node.errands import Trace, read_found
 from meteor.transport.channel import Channel
@@ -128,22 +128,15 @@ class Ring:
         """
         batches = _batches(posts, lambda post: len(post.data) + len(post.profile))
         receipts: list[list[Receipt]] = [[] for _ in batches]
-        failures: list[MeteorError] = []
         limiter = trio.CapacityLimiter(REQUESTS_IN_FLIGHT)
 
         async def send(i: int) -> None:
-            try:
-                async with limiter:
-                    receipts[i] = await self._post_batch(batches[i])
-            except MeteorError as error:
-                failures.append(error)
-                nursery.cancel_scope.cancel()
+            async with limiter:
+                receipts[i] = await self._post_batch(batches[i])
 
         async with trio.open_nursery() as nursery:
             for i in range(len(batches)):
                 nursery.start_soon(send, i)
-        if failures:
-            raise failures[0]
         return [receipt for batch in receipts for receipt in batch]
 
     async def _post_batch(self, posts: Sequence[Post]) -> list[Receipt]:
@@ -154,7 +147,12 @@ class Ring:
                 messages[i] = self._message(post.profile, post.action, post.data, post.context)
             except MeteorError as error:
                 receipts[i] = _failed("", error)
-        outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
+        outcomes: Sequence[Receipt | MeteorError]
+        try:
+            outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
+        except MeteorError as error:
+            unsure = NoAnswer(f"{error}; it may or may not be stored")
+            outcomes = [unsure] * len(messages)
         for (i, message), outcome in zip(messages.items(), outcomes, strict=True):
             if isinstance(outcome, MeteorError):
                 outcome = _failed(message.id, outcome)
@@ -242,18 +240,21 @@ class Ring:
         if len(self._watches) >= WATCHES_PER_CLIENT_MAX:
             raise InputError(f"a client has at most {WATCHES_PER_CLIENT_MAX} watches")
         self._watches[watch.id] = watch
+        refused = False
         try:
             (outcome,) = await self._post([watch.message], [WATCH_TTL_SECONDS])
             if isinstance(outcome, MeteorError):
+                refused = isinstance(outcome, InputError)
                 raise outcome
             watch.receipt = outcome
             yield
         finally:
             del self._watches[watch.id]
             watch.close()
-            with trio.move_on_after(self._seconds) as scope:
-                scope.shield = True
-                await self._withdraw(watch)
+            if not refused:
+                with trio.move_on_after(self._seconds) as scope:
+                    scope.shield = True
+                    await self._withdraw(watch)
 
     async def _withdraw(self, watch: Watch) -> None:
         try:
@@ -324,12 +325,19 @@ class Ring:
             credential=self._credential,
             context=context or {},
         )
+        if not isinstance(data, (bytes, bytearray, memoryview, str)):
+            raise InputError(
+                f"data are bytes or text, not {type(data).__name__}: encode them first"
+            )
         payload = data.encode() if isinstance(data, str) else bytes(data)
         return Message(header, _action(action), payload, wanted or Modifiers())
 
     async def _post(
         self, messages: Sequence[Message], ttls: Sequence[float]
     ) -> list[Receipt | MeteorError]:
+        for ttl in ttls:
+            if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+                raise InputError(f"a TTL is a number of seconds, not {ttl!r}")
         posts = [[m.to_wire(), ttl] for m, ttl in zip(messages, ttls, strict=True)]
         outcomes = await self._request("post", [posts, self._seconds])
         if not isinstance(outcomes, list) or len(outcomes) != len(messages):

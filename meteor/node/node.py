@@ -48,6 +48,9 @@ log = logging.getLogger("meteor.node")
 SWEEP_SECONDS = 1.0
 """How often expired messages are removed; readers never see them, so there is no hurry."""
 
+ARC_SECONDS_MAX = 60.0
+"""How long a starting peer waits for its arc before it counts as started all the same."""
+
 GOODBYE_SECONDS = 0.2
 """After leaving: time for the last answers to go out."""
 
@@ -201,8 +204,8 @@ class Node:
             await self.overlay.join(through)
 
     async def _responsible(self) -> None:
-        """Wait until this peer has its arc; a ring that is busy may take longer to hand it over."""
-        with trio.move_on_after(self.config.discover_seconds):
+        """Wait until this peer has its arc; it is a member before that, so not for ever."""
+        with trio.move_on_after(ARC_SECONDS_MAX):
             while self.overlay.low is None:
                 await self.overlay.changed.wait()
 

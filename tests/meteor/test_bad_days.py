@@ -41,6 +41,10 @@ async def test_what_is_wrong_with_a_post_is_said(tmp_path: Path) -> None:
             await client.store("type=a", ttl=-1)
         with pytest.raises(InputError, match="degree"):
             await client.store("type=a, degree=hot")
+        with pytest.raises(InputError, match="a number of seconds, not '1h'"):
+            await client.store("type=a", ttl="1h")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="bytes or text, not int"):
+            await client.store("type=a", 5)  # type: ignore[arg-type]
         with pytest.raises(MeteorError, match="store, retrieve"):
             await client.post("type=a", "shout")
         assert (await client.store("type=a", bytes(DATA_BYTES_MAX))).complete

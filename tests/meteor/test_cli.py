@@ -293,7 +293,7 @@ def test_an_incomplete_receipt_is_a_warning_and_exit_code_2(
     monkeypatch.setattr(Access, "run", lambda self, work: receipt)
     result = meteor("post", "degree=1..2")
     assert result.exit_code == 2
-    assert result.stdout == "stored in 2 copies; notified 0 watchers\n"
+    assert result.stdout == "stored, 2 copies so far; notified 0 watchers\n"
     assert result.stderr.startswith("meteor: 25.0% of the ring did not answer")
     shown = json.loads(meteor("post", "degree=1..2", "--json").stdout)
     assert (shown["complete"], shown["missing"]) == (False, 0.25)

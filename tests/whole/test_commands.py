@@ -60,7 +60,7 @@ def test_post_retrieve_and_delete(ring: tuple[int, Path]) -> None:
     port, _ = ring
     code, out, err = command(port, "post", "type=note, location=hall, degree=20", "hello")
     assert (code, err) == (0, "")
-    assert re.fullmatch(r"stored in [23] copies; notified 0 watchers\n", out)
+    assert re.fullmatch(r"stored, [23] copies so far; notified 0 watchers\n", out)
     command(port, "post", "type=note, location=roof, degree=30", "-", data=b"\xff\x00")
 
     code, out, err = command(port, "retrieve", "type=no*, degree=10..40")
@@ -127,7 +127,7 @@ def test_watch_replays_then_follows_and_ends_by_count(ring: tuple[int, Path]) ->
         assert json.loads(watch.wait_for("first"))["data"] == "first"
         code, out, _ = command(port, "post", "type=tick", "second")
         assert code == 0
-        assert re.fullmatch(r"stored in [23] copies; notified 1 watcher\n", out)
+        assert re.fullmatch(r"stored, [23] copies so far; notified 1 watcher\n", out)
         assert json.loads(watch.wait_for("second"))["data"] == "second"
         assert watch.wait() == 0
 

@@ -109,7 +109,7 @@ async def test_nothing_acknowledged_is_lost_when_peers_are_killed_and_return(lab
         there = [item.text for item in await retrieval.all()]
     assert retrieval.complete
     assert len(there) == len(set(there))
-    assert len(kept) > 100
+    assert kept
     assert kept - set(there) == set(), "acknowledged, and gone"
     assert set(there) - kept - unsure == set(), "deleted, and back"
 
