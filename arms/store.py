@@ -298,6 +298,15 @@ class Store:
         numbers: dict[str, int] = dict(self._read("SELECT name, seq FROM sqlite_sequence", ()))
         return numbers.get("message", 0), numbers.get("tombstone", 0)
 
+    def unknown(self, ids: Sequence[str]) -> list[str]:
+        """Return those ids that this store has neither a message nor a tombstone of."""
+        marks = ", ".join("?" * len(ids))
+        known: set[str] = set()
+        for table in ("message", "tombstone"):
+            rows = self._read(f"SELECT id FROM {table} WHERE id IN ({marks})", tuple(ids))
+            known.update(id_ for (id_,) in rows)
+        return [id_ for id_ in ids if id_ not in known]
+
     def counts(self, now_ms: int, spans: Spans | None = None) -> dict[Kind, int]:
         """Count the messages of each kind; with spans, those whose lowest identifier is there."""
         where, bounds = _within(WHOLE_RING if spans is None else spans)

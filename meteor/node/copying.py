@@ -38,10 +38,14 @@ class Page:
 
     def to_wire(self) -> list[Value]:
         """Return what the page holds in its wire form."""
-        return [
-            [message.to_wire() for message in self.messages],
-            [[s.id, s.taker, s.identifier, s.expires_ms] for s in self.stones],
-        ]
+        return [[message.to_wire() for message in self.messages], self._stones()]
+
+    def names(self) -> Value:
+        """Return what the page holds by name: ids, tombstones, and how far one has come."""
+        return [[message.id for message in self.messages], self._stones(), self.upto, self.last]
+
+    def _stones(self) -> list[Value]:
+        return [[s.id, s.taker, s.identifier, s.expires_ms] for s in self.stones]
 
 
 class Copier:
@@ -49,6 +53,18 @@ class Copier:
 
     def __init__(self, space: Space, store: Store, clock: Callable[[], int]) -> None:
         self._space, self._store, self._clock = space, store, clock
+
+    def fetch(self, ids: list[Value]) -> Value:
+        """Return messages by their ids, in wire form; as many as a frame should hold."""
+        now_ms, found, size = self._clock(), list[Value](), 0
+        for id_ in ids[:HANDOVER_ROWS]:
+            stored = self._store.find(now_ms, str(id_))
+            if stored is not None:
+                found.append(stored.message.to_wire())
+                size += weight(stored.message)
+            if size > HANDOVER_BYTES:
+                break
+        return found
 
     def page(self, spans: Spans, after: Mark) -> Page:
         """Return what came after a mark and touches the spans, as much as a frame should hold."""

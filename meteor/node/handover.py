@@ -135,6 +135,7 @@ class Handover:
         coming = await self._links.request(successor.address, "claim", body, FREEZE_SECONDS_MAX)
         self._claims = self._claims + 1 if coming else CLAIMS_MAX
         if self._claims >= CLAIMS_MAX:
+            await self._replicas.recover(arc(predecessor.id, overlay.me.id))
             overlay.accept(predecessor.id, overlay.me.id)
             self._claims = 0
 

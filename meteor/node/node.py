@@ -110,6 +110,7 @@ class Node:
             await nursery.start(self._sessions.run)
             await self._enter(through)
             self._serving = True
+            self.overlay.recover = self._replicas.recover
             for task in (self.overlay.run, self._replicas.run, self._handover.run, self._sweep):
                 nursery.start_soon(task)
             nursery.start_soon(self._remember, folder)
@@ -343,8 +344,8 @@ class Node:
                 return [answer.to_wire() for answer in answers]
             case "deliver", _:
                 return self._sessions.answer(body)
-            case "replicate", _:
-                return await self._replicas.answer(body)
+            case (("replicate" | "has" | "fetch"), _):
+                return await self._replicas.answer(method, body)
             case (("handover" | "claim"), _):
                 return await self._handover.answer(method, body)
             case "load", _:

@@ -59,6 +59,8 @@ class Overlay:
         self.me = me
         self.low: int | None = None
         """The arc (low, me] is this peer's responsibility; None: none yet."""
+        self.recover: Callable[[Spans], Awaitable[None]] = _recover_nothing
+        """Gets the copies of an arc before this peer takes it over."""
         self.leaving = False
         """On its way out: it no longer offers itself as a neighbour, nor accepts an arc."""
         self.changed = trio.Event()
@@ -178,6 +180,7 @@ class Overlay:
             nursery.start_soon(self._every, self._stabilise)
             nursery.start_soon(self._every, self._check_predecessor)
             nursery.start_soon(self._every, self._refresh_finger)
+            nursery.start_soon(self._every, self._grow)
             async for peer in self._notices:
                 before = self.predecessor
                 if await self._drive(self._chord.rectify(peer)):
@@ -216,7 +219,6 @@ class Overlay:
         self._rounds_isolated = self._rounds_isolated + 1 if self._chord.isolated else 0
         if self._rounds_isolated >= ISOLATED_ROUNDS:
             self._go_on_alone()
-        await self._grow()
 
     def _go_on_alone(self) -> None:
         """Become a ring of one when every other peer is gone: somebody must serve what is here."""
@@ -254,11 +256,11 @@ class Overlay:
         self._rounds_farther += 1
         if self._rounds_farther < FARTHER_ROUNDS or await self._lives(low):
             return
-        if (predecessor, low) == (self.predecessor, self.low):
-            before = self.spans
+        added = arc(predecessor.id, low)
+        await self.recover(added)
+        if (predecessor, low) == (self.predecessor, self.low) and not self.leaving:
             self.low = predecessor.id
-            grown = _percent(subtract(self.spans, before))
-            log.warning("took over %s of the ring from a peer that is gone", grown)
+            log.warning("took over %s of the ring from a peer that is gone", _percent(added))
             self._announce()
 
     async def _lives(self, place: int) -> bool:
@@ -360,6 +362,10 @@ class Overlay:
 
     async def _request(self, address: str, method: str, body: Value) -> Value:
         return await self._links.request(address, method, body, self._config.request_seconds)
+
+
+async def _recover_nothing(spans: Spans) -> None:
+    """Where there are no copies, take over with what is here."""
 
 
 def _percent(spans: Spans) -> str:

@@ -20,6 +20,7 @@ from arms.store import Mark, Store
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError
 from meteor.node.copying import START, Copier, Page, read_writes
+from meteor.node.errands import read_spans
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.writer import Writer
@@ -175,8 +176,7 @@ class Replicas:
         if low is None:
             return
         body = [*page.to_wire(), low, self._overlay.me.id]
-        address = follower.peer.address
-        await self._links.request(address, "replicate", body, self._config.request_seconds)
+        await self._request(follower.peer, "replicate", body)
 
     def _signal(self) -> None:
         self._progress.set()
@@ -198,12 +198,66 @@ class Replicas:
             for follower, page in lacking.items()
         ]
 
+    # -- taking over -------------------------------------------------------------------------------
+
+    async def recover(self, spans: Spans) -> None:
+        """Get what the next peers have of an arc whose owner is gone, before it becomes ours.
+
+        A majority of the copies had what was acknowledged; this peer need not have been of it.
+        """
+        for peer in self._overlay.successors[: self._config.copies - 1]:
+            try:
+                count = await self._recover_from(peer, spans)
+            except MeteorError as error:
+                log.warning("%s could not say what copies it has: %s", peer.address, error)
+            else:
+                if count:
+                    log.info(
+                        "got messages from the copies at %s (messages: %d)", peer.address, count
+                    )
+
+    async def _recover_from(self, peer: Peer, spans: Spans) -> int:
+        mark, last, count = START, False, 0
+        while not last:
+            match await self._request(peer, "has", [spans, mark]):
+                case [
+                    list() as ids,
+                    list() as stones,
+                    [int() as seq, int() as stone],
+                    bool() as last,
+                ]:
+                    await self._writer.commit(read_writes([], stones))
+                    mark = (seq, stone)
+                case _:
+                    raise InputError("what came is not a page")
+            count += await self._fetch(peer, ids)
+        return count
+
+    async def _fetch(self, peer: Peer, ids: list[Value]) -> int:
+        """Get the messages that are not here, as long as that gets on; returns how many came."""
+        left, before = self._store.unknown(ids), len(ids) + 1
+        count = 0
+        while left and len(left) < before:  # the rest has expired, here or there
+            messages = await self._request(peer, "fetch", left)
+            await self._writer.commit(read_writes(messages, []))
+            count += len(messages)
+            left, before = self._store.unknown(left), len(left)
+        return count
+
+    async def _request(self, peer: Peer, method: str, body: Value) -> Value:
+        seconds = self._config.request_seconds
+        return await self._links.request(peer.address, method, body, seconds)
+
     # -- as a follower -----------------------------------------------------------------------------
 
-    async def answer(self, body: Value) -> Value:
-        """Take a page from an owner."""
-        match body:
-            case [
+    async def answer(self, method: str, body: Value) -> Value:
+        """Take a page from an owner, or give one to a peer that takes over."""
+        match method, body:
+            case "has", [list() as spans, [int() as seq, int() as stone]]:
+                return self._copier.page(read_spans(spans), (seq, stone)).names()
+            case "fetch", list() as ids:
+                return self._copier.fetch(ids)
+            case "replicate", [
                 list() as messages,
                 list() as stones,
                 int() as low,

@@ -46,6 +46,26 @@ async def test_what_was_acknowledged_survives_the_crash_of_its_owner(
             assert await found(client) == expected
 
 
+async def test_who_takes_over_first_gets_what_the_other_copies_have(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    """The majority that acknowledged a post need not include the peer that takes over."""
+    async with ring_of(6, tmp_path, memory, request_seconds=8.0, post_seconds=60.0) as ring:
+        order = sorted(ring.nodes, key=lambda name: ring.nodes[name].me.id)
+        async with connect(*ring.addresses.values(), network=ring.network(), seconds=60) as client:
+            await posted(client, 20)
+            owner = max(order, key=lambda name: ring.nodes[name].report()["data"])
+            heir = order[(order.index(owner) + 1) % len(order)]
+            await client.delete("degree<10")
+            memory.cut(ring.addresses[owner], ring.addresses[heir])
+            for i in range(20, 60):
+                await client.store(f"type=t{i % 9}, degree={i}", str(i), ttl=100_000)
+            await client.delete("degree=10..15")
+            await ring.stop(owner)  # what was on its way to the heir is lost with it
+            await ring.settle()
+            assert await found(client) == set(range(16, 60))
+
+
 async def test_neighbours_that_die_at_once_lose_nothing_that_all_copies_have(
     tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
