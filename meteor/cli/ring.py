@@ -170,6 +170,7 @@ def status(access: Access, as_json: bool) -> None:
     lines = {
         "peer": f"{peer['address']}, Meteor {peer['version']}",
         "id": f"{peer['id']:016x}",
+        "process": str(peer["pid"]),
         "up": duration(peer["up_seconds"]),
         "space": peer["space"],
         "arc": f"{percent(peer['share'])} of the ring",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -374,6 +375,7 @@ class Node:
             "id": self.me.id,
             "address": self.me.address,
             "version": VERSION,
+            "pid": os.getpid(),
             "space": self.space.name,
             "up_seconds": round((self._clock() - self._started_ms) / 1000, 1),
             "low": overlay.low,
