@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import sqlite_utils
-
 from arms import box_index
 from arms.errors import StoreError
 from squid import Space
@@ -148,6 +146,8 @@ def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
         )
         """
     )
+    import sqlite_utils  # with all it brings along it takes 0.1 s, and only a new store needs it
+
     tables = sqlite_utils.Database(connection)
     tables.table("message").create_index(["kind", "point", "identifier", "id"])
     tables.table("message").create_index(["expires_ms"])

@@ -316,8 +316,8 @@ class Store:
         )
         return dict.fromkeys(Kind, 0) | {Kind(kind): count for kind, count in rows}
 
-    def median_identifier(self, now_ms: int, spans: Spans) -> int | None:
-        """Return the middle of the data identifiers in the spans (in their order), if any."""
+    def quantile(self, now_ms: int, spans: Spans, share: float) -> int | None:
+        """Return the identifier below which this share of the data in the spans lies, if any."""
         where, bounds = _within(spans)
         sql = f"FROM message WHERE kind = 'data' AND expires_ms > ? AND ({where})"
         ((count,),) = self._read(f"SELECT count(*) {sql}", (now_ms, *bounds))
@@ -329,7 +329,7 @@ class Store:
         row = next(
             self._read(
                 f"SELECT identifier {sql} ORDER BY {order} LIMIT 1 OFFSET ?",
-                (now_ms, *bounds, (count - 1) // 2),
+                (now_ms, *bounds, int((count - 1) * share)),
             ),
             None,
         )

@@ -349,8 +349,8 @@ class Node:
                 return await self._replicas.answer(method, body)
             case (("handover" | "claim"), _):
                 return await self._handover.answer(method, body)
-            case "load", _:
-                return self._load()
+            case "load", float() as share if 0 <= share <= 1:
+                return self._load(share)
             case _:
                 return self.overlay.answer(method, body)
 
@@ -358,12 +358,12 @@ class Node:
         if not self._serving:
             raise InputError("this peer is not in the ring yet; try again in a moment")
 
-    def _load(self) -> Value:
-        """Say what a joining peer needs to know to choose its place."""
+    def _load(self, share: float) -> Value:
+        """Say what a joining peer needs to know to choose its place, at a share of the data."""
         overlay, now_ms = self.overlay, self._clock()
         data = self.store.counts(now_ms, overlay.spans)[Kind.DATA]
-        median = self.store.median_identifier(now_ms, overlay.spans)
-        return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, median]
+        middle = self.store.quantile(now_ms, overlay.spans, share)
+        return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, middle]
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

@@ -126,7 +126,7 @@ def test_a_ttl_ends_at_its_millisecond_for_every_reader(store: Store) -> None:
         assert (store.find(now_ms, "store") is not None) == there
         assert (sum(store.counts(now_ms).values()) == 4) == there
         assert (len([*store.after(now_ms, 0, 9)]) == 4) == there
-        assert (store.median_identifier(now_ms, WHOLE) is not None) == there
+        assert (store.quantile(now_ms, WHOLE, 0.5) is not None) == there
         for kind in (Kind.INTEREST, Kind.ADVERTISEMENT):
             assert bool(list(store.candidates(now_ms, kind, region("type=a")))) == there
     assert sum(store.counts(0).values()) == 4  # still on disk
@@ -254,7 +254,7 @@ def test_the_median_splits_the_data_of_an_arc(
     wrapping = ((0, low), (high, WHOLE[0][1]))
     for spans, expected in ((WHOLE, whole), (((low, high),), inside), (wrapping, around), ((), [])):
         middle = expected[(len(expected) - 1) // 2] if expected else None
-        assert store.median_identifier(NOW, spans) == middle
+        assert store.quantile(NOW, spans, 0.5) == middle
     store.close()
 
 

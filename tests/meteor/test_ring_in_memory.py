@@ -67,6 +67,20 @@ async def test_data_move_with_their_arc_when_peers_join_and_leave(
             assert await _found(client) == set(range(100))
 
 
+async def test_a_joining_peer_splits_the_busiest_at_its_median(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with (
+        ring_of(1, tmp_path, memory) as ring,
+        connect(ring.address, network=ring.network()) as client,
+    ):
+        await client.post_many(Post(f"type=t{i % 7}, degree={i}") for i in range(128))
+        for i, most in ((1, 80), (2, 64), (3, 40)):
+            await ring.start(f"p{i}")
+            await ring.settle()
+            assert max(peer["data"] for peer in (await client.report()).peers) <= most
+
+
 async def test_posts_during_a_join_are_neither_lost_nor_doubled(
     tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
