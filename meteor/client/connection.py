@@ -109,7 +109,8 @@ class Connection:
                 except MeteorError as error:
                     if first and isinstance(error, Refused):
                         raise
-                    problems.append(str(error))
+                    words = str(error)
+                    problems.append(words if address in words else f"{address}: {words}")
             else:
                 if first:
                     raise NoRing("no peer answers; is the ring up?\n  " + "\n  ".join(problems))
