@@ -76,7 +76,10 @@ class Config:
 
     def _problems(self) -> list[str]:
         problems = []
-        named = [("listen", self.listen), ("advertise", self.advertise or self.listen)]
+        named = [
+            ("listen", self.listen),
+            *([("advertise", self.advertise)] if self.advertise else []),
+        ]
         for name, address in (*named, *(("join", address) for address in self.join)):
             try:
                 parse_address(address)

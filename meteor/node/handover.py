@@ -112,7 +112,7 @@ class Handover:
             mine = self._overlay.spans
             away = [m for m in page.messages if not meeting(region_of(self._space, m), mine)]
             if not all(await self._deliver(away)):
-                await trio.sleep(RETRY_SECONDS)
+                await trio.sleep(RETRY_SECONDS)  # until they have it: nobody else does
                 continue
             came, last = page.upto, page.last
 
