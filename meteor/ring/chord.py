@@ -11,6 +11,7 @@ and changes it in one assignment from one answer.
 Duties of whoever carries operations out:
 - a peer answers nothing before its own `join` has returned True (or it is the first of a ring);
 - `Notify(peer)` is answered with True, and `rectify(peer)` is started at the peer that got it;
+- `Meet(peer)` is answered with True, and `meet(peer)` is started at the peer that got it;
 - the other questions are answered with `Chord.answer`.
 """
 
@@ -33,6 +34,7 @@ from meteor.ring.questions import (
     AskStep,
     Forward,
     Found,
+    Meet,
     Neighbours,
     Notify,
     Operation,
@@ -308,13 +310,53 @@ class Chord:
         if current is None:
             return None
         answer = yield from _ask(current)
-        if answer is not None:
-            self.fingers.learn(answer)
-            return None
-        self.fingers.forget(current)
-        if self.predecessor == current:
-            self.predecessor = None
-        return current
+        if answer is None:
+            self.fingers.forget(current)
+            if self.predecessor == current:
+                self.predecessor = None
+            return current
+        self.fingers.learn(answer)
+        yield from self._come_forward(answer)
+        return None
+
+    def _come_forward(self, before: Neighbours) -> Operation[None]:
+        """Make myself known where my predecessor's list goes past me.
+
+        It does while I join, and where two rings have met and not closed yet: then the peers in
+        that list that lie before me are nearer predecessors, and the nearest skips me.
+        """
+        me = self.me.id
+        nearer = [peer for peer in before.successors if between(before.peer.id, peer.id, me)]
+        if nearer:
+            answer = yield from _ask(nearer[-1])  # a name in a list may be that of a dead peer
+            current = self.predecessor
+            if answer and (current is None or between(current.id, answer.peer.id, me)):
+                self.predecessor = answer.peer
+        elif before.successors and between(before.peer.id, me, before.successors[0].id):
+            yield Ask(before.peer, Meet(self.me))
+
+    # -- two rings that become one ---------------------------------------------------------------
+
+    def meet(self, other: Peer) -> Operation[None]:
+        """Take a peer of another ring in as my successor, or send it on to mine.
+
+        Ring unification (Shafaat, Ghodsi and Haridi), as a zip: whoever takes a peer in sends it
+        the successor that it had before, which belongs somewhere behind it. So the two rings are
+        walked once, side by side, until a successor is met that is the right one already. What
+        gets lost on the way is found by `check_predecessor`, only later.
+        """
+        if other.id == self.me.id:
+            return
+        before = self.successors[:1]
+        if not before or self.isolated or between(self.me.id, other.id, before[0].id):
+            # As ever, a peer is asked before it is believed.
+            answer = yield from _ask(other)
+            if answer is None or not self._adopt(answer):
+                return
+            yield Ask(other, Notify(self.me))
+            yield Ask(other, Meet(before[0] if before else self.me))
+        elif before[0] != other:
+            yield Ask(before[0], Meet(other))
 
     def refresh_finger(self) -> Operation[None]:
         """Look up the next target of the fingers, and keep its owner."""

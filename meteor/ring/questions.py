@@ -65,8 +65,15 @@ class Notify:
     peer: Peer
 
 
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """`peer` may belong right after you, or after your successor. Answered with True."""
+
+    peer: Peer
+
+
 Step = Found | Forward
-Question = AskNeighbours | AskStep | Notify
+Question = AskNeighbours | AskStep | Notify | Meet
 Answer = Neighbours | Found | Forward | bool
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from meteor.ring.arcs import RING_SIZE
 from meteor.ring.chord import Chord
 from meteor.ring.invariants import extended, ideal, principals, violations
-from meteor.ring.questions import Answer, Ask, Found, Neighbours, Notify, Operation, Peer
+from meteor.ring.questions import Answer, Ask, Found, Meet, Neighbours, Notify, Operation, Peer
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class World:
         for place, i in enumerate(order):
             after = [self.cores[x].me for x in order[place + 1 :] + order[:place]]
             self.cores[i].successors = tuple(after[: self.r])
-            self.cores[i].predecessor = after[-1]
+            self.cores[i].predecessor = after[-1] if after else None
 
     def first(self, core: Chord) -> None:
         self.cores[core.me.id] = core
@@ -183,6 +183,9 @@ class World:
             return None
         if isinstance(ask.question, Notify):
             self.start(core, core.rectify(ask.question.peer))
+            return True
+        if isinstance(ask.question, Meet):
+            self.start(core, core.meet(ask.question.peer))
             return True
         return core.answer(ask.question)
 
