@@ -6,7 +6,7 @@ from arms.limits import DATA_BYTES_MAX
 
 # -- the wire ------------------------------------------------------------------------------------
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version that both sides of a connection must share."""
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -51,6 +51,13 @@ FORWARD_PEERS = 3
 
 RECOVERY_PEERS_MAX = 8
 """Far peers that an isolated peer asks in one round before it waits for the next."""
+
+LOST_PEERS_MAX = 256
+"""Peers that went without a word and are looked for; beyond it the oldest is given up."""
+
+LOST_SECONDS = 24 * 3600.0
+"""How long a lost peer is looked for, and what it had is in doubt: the longest cut that heals by
+itself."""
 
 # -- routing -------------------------------------------------------------------------------------
 

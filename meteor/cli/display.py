@@ -122,3 +122,14 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     for column in columns:
         grid.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     return grid
+
+
+def say_lost(lost: Sequence[str]) -> None:
+    """Say on standard error that an answer may not be the whole truth, and because of whom."""
+    if lost:
+        are = "is" if len(lost) == 1 else "are"
+        click.echo(
+            f"meteor: {', '.join(lost)} {are} out of reach since a crash or a cut of the network; "
+            "others answer for that part of the ring, and there may be more than they know",
+            err=True,
+        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from meteor.cli.client import Access, client_command, credential_option
-from meteor.cli.display import count, print_item, print_json
+from meteor.cli.display import count, print_item, print_json, say_lost
 from meteor.cli.failures import INCOMPLETE
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ async def _retrieve(ring: Ring, profile: str, limit: int | None, as_json: bool) 
     if not as_json:
         whole = "complete" if retrieval.complete else "not complete"
         click.echo(f"{count(items, 'item')} in {took_ms:.0f} ms, {whole}", err=True)
+    say_lost(retrieval.lost)
     return retrieval.complete
 
 
@@ -92,12 +94,13 @@ async def _aggregate(
 ) -> bool:
     result = await ring.aggregate(profile, name, attribute)
     if as_json:
-        print_json({"value": result.value, "matches": result.matches, "complete": result.complete})
+        print_json(asdict(result))
         return result.complete
     click.echo("nothing to take it of" if result.value is None else f"{result.value:.10g}")
     of = f" of {attribute}" if attribute else ""
     whole = "complete" if result.complete else "not complete"
     click.echo(f"{name}{of} over {count(result.matches, 'item')}, {whole}", err=True)
+    say_lost(result.lost)
     return result.complete
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from meteor.cli.client import Access, client_command, credential_option
-from meteor.cli.display import count, percent, print_json
+from meteor.cli.display import count, percent, print_json, say_lost
 from meteor.cli.failures import INCOMPLETE, Failure
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def _print_receipt(receipt: Receipt | None, action: str, as_json: bool) -> None:
         print_json({"action": action} | asdict(receipt))
     else:
         click.echo(_sentence(receipt, action))
+    say_lost(receipt.lost)
     if not receipt.complete:
         click.echo(
             f"meteor: {percent(receipt.missing)} of the ring did not answer: what it is "

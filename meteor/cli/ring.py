@@ -146,7 +146,18 @@ def _verdict(report: RingReport) -> list[tuple[str, str]]:
             *((f"  {words}", "yellow") for words in broken),
         ]
     data = count(sum(peer["data"] for peer in report.peers), "data item")
-    return [(f"{peers}, {data}; the ring is whole", "green")]
+    verdict = [(f"{peers}, {data}; the ring is whole", "green")]
+    gone = sorted({address for peer in report.peers for address in peer["in_doubt"]})
+    if gone:
+        share = percent(sum(s for peer in report.peers for s in peer["in_doubt"].values()))
+        verdict.append(
+            (
+                f"{share} of it was taken over from {', '.join(gone)}, which went "
+                "without a word and may know more",
+                "yellow",
+            )
+        )
+    return verdict
 
 
 @click.command()

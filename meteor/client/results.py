@@ -43,6 +43,8 @@ class Receipt:
     """Matches found: interests notified, data there already, or profiles deleted."""
     missing: float = 0.0
     """The share of the ring that did not answer."""
+    lost: tuple[str, ...] = ()
+    """Peers out of reach that were responsible before: while they are, others may not see this."""
     error: str = ""
     """Why it failed, in `post_many`; a single post raises instead."""
 
@@ -83,6 +85,8 @@ class Aggregated:
     value: int | float | None
     matches: int
     complete: bool
+    lost: tuple[str, ...] = ()
+    """Peers out of reach that may know of more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,9 @@ def read_outcome(id_: str, wire: Value) -> Receipt | MeteorError:
             int() as copies,
             int() as matches,
             int() | float() as missing,
+            list() as lost,
         ]:
-            return Receipt(id_, complete, peers, copies, matches, missing)
+            return Receipt(id_, complete, peers, copies, matches, missing, tuple(map(str, lost)))
         case ["error", str() as kind, str() as words]:
             return ERROR_KINDS.get(kind, InputError)(words)
         case _:

@@ -26,6 +26,8 @@ class Retrieval:
 
     def __init__(self, message: Message, turn: Turn) -> None:
         self.complete = False
+        self.lost: tuple[str, ...] = ()
+        """Peers out of reach that may know of more: others answered in their place."""
         self.peers = 0
         self.matches = 0
         self.aggregate = Aggregate()
@@ -57,10 +59,12 @@ class Retrieval:
                 int() as peers,
                 cursor,
                 bool() as progress,
+                list() as lost,
             ]:
                 self.aggregate = self.aggregate.merge(Aggregate.from_wire(aggregate))
                 self.matches += matches
                 self.peers = max(self.peers, peers)
+                self.lost = tuple(sorted({*self.lost, *map(str, lost)}))
             case _:
                 raise ProtocolError("what came is not a page")
         self._page.extend(item_of(read_found(entry).message) for entry in found)

@@ -193,7 +193,8 @@ class Ring:
             self._message(profile, Action.RETRIEVE, b"", None, wanted), self._turn
         )
         await retrieval.all()
-        return Aggregated(retrieval.aggregate.result(name), retrieval.matches, retrieval.complete)
+        result = retrieval.aggregate.result(name)
+        return Aggregated(result, retrieval.matches, retrieval.complete, retrieval.lost)
 
     async def consume(self, profile: str, *, limit: int = 1) -> Consumed:
         """Take matching data off the ring: each item goes to exactly one taker.

@@ -15,7 +15,7 @@ from arms.aggregate import Aggregate
 from arms.message import Message, region_of
 from arms.rendezvous import Found, weight
 from meteor.errors import InputError
-from meteor.limits import PAGE_BYTES, SURVEY_PEERS_MAX
+from meteor.limits import LOST_PEERS_MAX, PAGE_BYTES, SURVEY_PEERS_MAX
 from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
@@ -132,6 +132,8 @@ class Answer:
     faults: list[str] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Peers that may know more: they went without a word, and others answered in their place."""
 
     @property
     def bytes_found(self) -> int:
@@ -150,6 +152,7 @@ class Answer:
         self.faults += other.faults
         self.reports = (self.reports + other.reports)[:SURVEY_PEERS_MAX]
         self.traces += other.traces
+        self.lost = sorted({*self.lost, *other.lost})[:LOST_PEERS_MAX]
 
     def to_wire(self) -> list[Any]:
         """Return the wire form."""
@@ -164,6 +167,7 @@ class Answer:
             self.faults,
             self.reports,
             [trace.to_wire() for trace in self.traces],
+            self.lost,
         ]
 
     @classmethod
@@ -181,6 +185,7 @@ class Answer:
                 list() as faults,
                 list() as reports,
                 list() as traces,
+                list() as lost,
             ]:
                 return cls(
                     read_spans(covered),
@@ -193,6 +198,7 @@ class Answer:
                     [str(fault) for fault in faults],
                     [dict(report) for report in reports if isinstance(report, dict)],
                     [Trace.from_wire(trace) for trace in traces],
+                    [str(address) for address in lost[:LOST_PEERS_MAX]],
                 )
             case _:
                 raise InputError("what came is not an answer")

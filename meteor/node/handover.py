@@ -17,7 +17,7 @@ import trio
 from arms.errors import ArmsError
 from arms.message import Kind, Message, region_of
 from arms.rendezvous import Place, weight
-from arms.store import Mark, Store, Stored
+from arms.store import Store, Stored
 from arms.writes import Drop
 from meteor.errors import InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
@@ -25,6 +25,7 @@ from meteor.node.copying import START, Copier, Page, read_writes
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
+from meteor.node.overlay_wire import doubts_wire, read_doubts
 from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
 from meteor.ring.arcs import RING_SIZE, TOP, WHOLE, Spans, arc, contains, meeting, subtract, union
@@ -79,7 +80,7 @@ class Handover:
             changed = self._overlay.changed
             try:
                 if not self._overlay.leaving:
-                    await self._give_to_predecessor()
+                    await self._give_to_predecessors()
                     await self._claim()
             except (MeteorError, ArmsError) as error:
                 log.info("a hand-over did not come through, and will be tried again: %s", error)
@@ -101,29 +102,20 @@ class Handover:
         await self._drop_foreign()
         return True
 
-    async def bring_home(self, upto: Mark) -> None:
-        """Bring what is stored, up to a mark, to its owners: this peer was a ring of its own.
+    async def _give_to_predecessors(self) -> None:
+        """Hand over what lies in this peer's arc and is another's: the far end first.
 
-        Owners that have it already, or have deleted it, leave it at that.
+        After a join that is one peer, the predecessor. After two rings have met there may be many.
         """
-        came, last = START, False
-        while not last and came < upto:
-            page = self._copier.page(WHOLE, came)
-            mine = self._overlay.spans
-            away = [m for m in page.messages if not meeting(region_of(self._space, m), mine)]
-            if not all(await self._deliver(away)):
-                await trio.sleep(RETRY_SECONDS)  # until they have it: nobody else does
-                continue
-            came, last = page.upto, page.last
-
-    async def _give_to_predecessor(self) -> None:
         overlay = self._overlay
         predecessor, low = overlay.predecessor, overlay.low
         if predecessor is None or low is None or not between(low, predecessor.id, overlay.me.id):
             return
-        upto = predecessor.id
-        await self._hand_over(predecessor, low, upto, lambda: overlay.give(upto))
-        self._replicas.back(upto, arc(low, upto))  # its new owner will want copies here
+        before = await overlay.lookup((low + 1) % RING_SIZE)
+        peer = before.successors[0] if before is not None and before.successors else predecessor
+        if overlay.low == low and between(low, peer.id, overlay.me.id):
+            await self._hand_over(peer, low, peer.id, lambda: overlay.give(low, peer.id))
+            self._replicas.back(peer.id, arc(low, peer.id))  # its new owner will want copies here
 
     async def _claim(self) -> None:
         """Take responsibility for an arc that was never handed over because its owner died."""
@@ -136,7 +128,7 @@ class Handover:
         self._claims = self._claims + 1 if coming else CLAIMS_MAX
         if self._claims >= CLAIMS_MAX:
             await self._replicas.recover(arc(predecessor.id, overlay.me.id))
-            overlay.accept(predecessor.id, overlay.me.id)
+            overlay.accept(predecessor.id, overlay.me.id, {})
             self._claims = 0
 
     async def _hand_over(self, peer: Peer, low: int, high: int, given: Callable[[], None]) -> None:
@@ -165,7 +157,8 @@ class Handover:
     async def _send(
         self, peer: Peer, page: Page, ends: tuple[int, int], *, last: bool = False
     ) -> None:
-        body = [*page.to_wire(), ends, last]
+        doubts = self._overlay.doubts(arc(*ends)) if last else {}
+        body = [*page.to_wire(), ends, last, doubts_wire(doubts)]
         await self._links.request(peer.address, "handover", body, FREEZE_SECONDS_MAX)
 
     async def _tidy(self) -> None:
@@ -247,10 +240,12 @@ class Handover:
                 list() as stones,
                 [int() as low, int() as high],
                 bool() as last,
+                list() as doubts,
             ] if 0 <= low <= TOP and 0 <= high <= TOP:
                 await self._take_in(messages, stones, low, high)
                 if last:
-                    self._overlay.accept(low, high)
+                    await self._replicas.confirmed()  # the giver may forget it from now on
+                    self._overlay.accept(low, high, read_doubts(doubts))
                     self._incoming = ()
                 return True
             case _:

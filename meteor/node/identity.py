@@ -7,9 +7,11 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from meteor.errors import ConfigError, FolderInUse
+from meteor.ring.questions import Peer
 
 KNOWN_PEERS_KEPT = 16
 """Addresses remembered for the next start, when those in the configuration may be gone."""
@@ -35,24 +37,42 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def load(folder: Path) -> tuple[int | None, tuple[str, ...]]:
-    """Return the peer's place on the ring, if it had one, and the addresses it knew."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a peer was when it stopped."""
+
+    id: int | None = None
+    """Its place on the ring, if it had one."""
+    known: tuple[str, ...] = ()
+    """Addresses of peers that it knew."""
+    lost: tuple[Peer, ...] = ()
+    """Peers that had gone without a word, and may be a ring of their own."""
+
+
+def load(folder: Path) -> Identity:
+    """Return who the peer of a folder was; nobody in particular in a new one."""
     file = folder / "peer.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        return int(content["id"]), tuple(str(address) for address in content["known"])
+        lost = tuple(Peer(int(id_), str(address)) for id_, address in content.get("lost", ()))
+        known = tuple(str(address) for address in content["known"])
+        return Identity(int(content["id"]), known, lost)
     except FileNotFoundError:
-        return None, ()
-    except (ValueError, KeyError, TypeError) as error:
+        return Identity()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{file} is damaged: {error}; delete it to start at a new place"
         ) from error
 
 
-def save(folder: Path, id_: int, known: tuple[str, ...]) -> None:
-    """Remember the peer's place and whom it knows; whole, or not at all."""
+def save(folder: Path, identity: Identity) -> None:
+    """Remember who the peer is; whole, or not at all."""
     file = folder / "peer.json"
     new = file.with_suffix(".new")
-    content = {"id": id_, "known": list(known[:KNOWN_PEERS_KEPT])}
+    content = {
+        "id": identity.id,
+        "known": list(identity.known[:KNOWN_PEERS_KEPT]),
+        "lost": [[peer.id, peer.address] for peer in identity.lost],
+    }
     new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     new.replace(file)

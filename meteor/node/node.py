@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -31,6 +31,7 @@ from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
 from meteor.node.point import RendezvousPoint
 from meteor.node.replicas import Replicas
+from meteor.node.reunion import Reunion
 from meteor.node.router import Router
 from meteor.node.service import Service
 from meteor.node.sessions import Session, Sessions
@@ -54,9 +55,6 @@ ARC_SECONDS_MAX = 60.0
 
 GOODBYE_SECONDS = 0.2
 """After leaving: time for the last answers to go out."""
-
-REJOIN_SECONDS = 2.0
-"""How often a peer that is alone looks for a ring to join."""
 
 
 def wall_clock_ms() -> int:
@@ -102,11 +100,13 @@ class Node:
             address = self._advertised(bound)
             self._links = Links(self._network, self._hello, self.config.request_seconds)
             await nursery.start(self._links.run)
-            remembered, known = identity.load(folder)
-            contacts = [a for a in dict.fromkeys((*self.config.join, *known)) if a != address]
+            past = identity.load(folder)
+            contacts = [a for a in dict.fromkeys((*self.config.join, *past.known)) if a != address]
             through = await self._discover(contacts)
-            place = await self._place(remembered, through)
+            place = await self._place(past.id, through)
             self._assemble(Peer(place, address), store)
+            for peer in past.lost:
+                self.overlay.lost.add(peer, trio.current_time())
             nursery.start_soon(self._writer.run)
             await nursery.start(self._sessions.run)
             await self._enter(through)
@@ -115,7 +115,10 @@ class Node:
             for task in (self.overlay.run, self._replicas.run, self._handover.run, self._sweep):
                 nursery.start_soon(task)
             nursery.start_soon(self._remember, folder)
-            nursery.start_soon(self._rejoin_when_alone, folder)
+            reunion = Reunion(
+                self.overlay, self.config, self._random, lambda: identity.load(folder).known
+            )
+            nursery.start_soon(reunion.run)
             await self._responsible()
             task_status.started(address)
             await self._left.wait()
@@ -211,39 +214,15 @@ class Node:
             while self.overlay.low is None:
                 await self.overlay.changed.wait()
 
-    async def _rejoin_when_alone(self, folder: Path) -> None:
-        """Look for others while alone: after a cut, or when many peers started at the same time."""
-        while True:
-            await trio.sleep(REJOIN_SECONDS)
-            if self.overlay.alone and not self.overlay.leaving:
-                try:
-                    await self._rejoin((*self.config.join, *identity.load(folder)[1]))
-                except MeteorError as error:
-                    log.warning("could not join another ring: %s", error)
-
-    async def _rejoin(self, contacts: Sequence[str]) -> None:
-        for contact in dict.fromkeys(contacts):
-            around = await self.overlay.ring_at(contact) if contact != self.me.address else None
-            # Of two that are alone the one with the higher address joins: they must not swap.
-            if around is not None and (around.successors or contact < self.me.address):
-                log.info("found a ring at %s: joining it", contact)
-                mark = self.store.newest()
-                try:
-                    await self.overlay.join(contact)
-                except BaseException:
-                    self.overlay.begin()
-                    raise
-                await self._responsible()
-                await self._handover.bring_home(mark)
-                return
-
     async def _remember(self, folder: Path) -> None:
         """Note whom this peer knows; when it is alone, the last ones stay noted."""
         while True:
             changed = self.overlay.changed
             known = tuple(known.peer.address for known in self.overlay.known())
+            lost = self.overlay.lost.peers
             try:
-                identity.save(folder, self.me.id, known or identity.load(folder)[1])
+                known = known or identity.load(folder).known
+                identity.save(folder, identity.Identity(self.me.id, known, lost))
             except OSError as error:
                 log.warning("can't note the peers known in %s: %s", folder, error.strerror)
             await changed.wait()
@@ -385,6 +364,10 @@ class Node:
             "advertisements": counts[Kind.ADVERTISEMENT],
             "copies_for_others": stored - sum(counts.values()),
             "copies_at": self._replicas.report(),
+            "in_doubt": {
+                peer.address: size(spans) / RING_SIZE
+                for peer, spans in overlay.doubts(overlay.spans).items()
+            },
             "clients": len(self._sessions),
             "notifications_lost": self._sessions.lost,
             "predecessor": predecessor.address if predecessor else None,

@@ -18,16 +18,23 @@ from meteor.config import Config
 from meteor.errors import ConfigError, InputError, MeteorError, NoRing, Refused
 from meteor.node.errands import read_peer
 from meteor.node.links import Links
-from meteor.ring.arcs import RING_SIZE, Spans, arc, subtract
+from meteor.node.overlay_wire import (
+    neighbours_wire,
+    peer_wire,
+    read_neighbours,
+    read_step,
+    step_wire,
+)
+from meteor.ring.arcs import RING_SIZE, Spans, arc, intersect, subtract
 from meteor.ring.chord import Chord, IdTaken
+from meteor.ring.doubts import Doubts, Lost
 from meteor.ring.fingers import Known
 from meteor.ring.questions import (
     Answer,
     Ask,
     AskNeighbours,
     AskStep,
-    Forward,
-    Found,
+    Meet,
     Neighbours,
     Notify,
     Operation,
@@ -46,6 +53,9 @@ ISOLATED_ROUNDS = 6
 """Rounds without any other peer before this one goes on alone: a short stall of the network must
 not break a ring into pieces."""
 
+NOTICES_QUEUED_MAX = 64
+"""Notices of other peers that wait; those that find no room are repeated by their senders."""
+
 FARTHER_ROUNDS = 2
 """Rounds for which a predecessor must have stayed before its successor's arc grows back to it."""
 
@@ -61,6 +71,8 @@ class Overlay:
         """The arc (low, me] is this peer's responsibility; None: none yet."""
         self.recover: Callable[[Spans], Awaitable[None]] = _recover_nothing
         """Gets the copies of an arc before this peer takes it over."""
+        self.lost = Lost()
+        """Peers that went without a word, and what was taken over from them."""
         self.leaving = False
         """On its way out: it no longer offers itself as a neighbour, nor accepts an arc."""
         self.changed = trio.Event()
@@ -70,9 +82,7 @@ class Overlay:
         self._wake = trio.Event()
         self._rounds_isolated = 0
         self._rounds_farther = 0
-        self._heard: trio.MemorySendChannel[Peer]
-        self._notices: trio.MemoryReceiveChannel[Peer]
-        self._heard, self._notices = trio.open_memory_channel(64)
+        self._heard, self._notices = trio.open_memory_channel[Notify | Meet](NOTICES_QUEUED_MAX)
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -121,9 +131,8 @@ class Overlay:
 
     def begin(self) -> None:
         """Be the first peer, responsible for everything."""
-        self.low = self.me.id
         log.info("first peer of a new ring, at %s", self.me.address)
-        self._announce()
+        self._take_over_everything()
 
     async def join(self, through: str) -> None:
         """Join the ring of the peer at an address; `NoRing` if nobody there answers."""
@@ -138,7 +147,7 @@ class Overlay:
 
     async def depart(self) -> None:
         """Tell both neighbours that this peer is gone for good."""
-        around = _neighbours_wire(self.neighbours())
+        around = neighbours_wire(self.neighbours())
         neighbours = {peer for peer in (self.predecessor, self.successor) if peer is not None}
         for peer in neighbours:
             try:
@@ -146,31 +155,44 @@ class Overlay:
             except MeteorError as error:
                 log.info("%s did not hear of the departure: %s", peer.address, error)
 
-    def accept(self, low: int, high: int) -> None:
-        """Become responsible for the arc (low, high], which its owner just handed over."""
+    def accept(self, low: int, high: int, doubts: Doubts) -> None:
+        """Become responsible for the arc (low, high], which its owner just handed over.
+
+        It ends at this peer, or where this peer's own begins (a predecessor that leaves). One that
+        begins nearer than this peer's own, from a peer that another ring had here, changes nothing.
+        """
         if self.leaving:
             raise InputError("this peer is leaving the ring and takes over nothing")
-        if high == self.me.id and (self.low is None or self.low == low or high == self.low):
-            self.low = low
-        elif high == self.low:
-            self.low = low  # what a leaving predecessor had
-        elif high == self.me.id and between(low, self.low or 0, high):
-            self.low = low  # given back to a peer that was believed dead
-        else:
+        if high not in (self.me.id, self.low):
             raise InputError(f"the arc up to {high} does not adjoin this peer's")
-        log.info("responsible for %s of the ring now", _percent(self.spans))
+        self.lost.handed(self.me, self.spans, arc(low, high), doubts)
+        mine, me = self.low, self.me.id
+        everything = mine == me
+        if mine is None or (not everything and (high == mine or between(low, mine, high))):
+            self.low = low
+            log.info("responsible for %s of the ring now", _percent(self.spans))
         self._announce()
 
-    def give(self, upto: int) -> None:
-        """Stop being responsible for what lies before and at `upto`."""
-        self.low = upto
-        log.info("responsible for %s of the ring now", _percent(self.spans))
+    def give(self, low: int, upto: int) -> None:
+        """Stop being responsible for (low, upto], where this peer's arc begins.
+
+        Unless it begins elsewhere by now: then more than that was handed over meanwhile.
+        """
+        if self.low == low:
+            self.low = upto
+            self.lost.hold(self.spans)
+            log.info("responsible for %s of the ring now", _percent(self.spans))
         self._announce()
 
     def retire(self) -> None:
         """Be responsible for nothing, having handed everything over."""
         self.low = None
+        self.lost.hold(())
         self._announce()
+
+    def doubts(self, spans: Spans) -> dict[Peer, Spans]:
+        """Return what is in doubt of spans, by the lost peer that may know more of it."""
+        return self.lost.doubts(intersect(spans, self.spans))
 
     # -- keeping it fresh --------------------------------------------------------------------------
 
@@ -181,12 +203,20 @@ class Overlay:
             nursery.start_soon(self._every, self._check_predecessor)
             nursery.start_soon(self._every, self._refresh_finger)
             nursery.start_soon(self._every, self._grow)
-            async for peer in self._notices:
-                before = self.predecessor
-                if await self._drive(self._chord.rectify(peer)):
-                    self._announce()
-                    if before is not None:
-                        await self._nudge(before)
+            async for notice in self._notices:
+                if isinstance(notice, Meet):
+                    await self.meet(notice.peer)
+                else:
+                    await self._rectify(notice.peer)
+
+    async def _rectify(self, peer: Peer) -> None:
+        before = self.predecessor
+        if await self._drive(self._chord.rectify(peer)):
+            if before is not None and not between(before.id, peer.id, self.me.id):
+                self.lost.add(before, trio.current_time())  # else it would still be the nearer one
+            self._announce()
+            if before is not None:
+                await self._nudge(before)
 
     async def _nudge(self, peer: Peer) -> None:
         """Tell the peer that was before me that there is another between us now.
@@ -209,6 +239,7 @@ class Overlay:
     async def _stabilise(self) -> None:
         before = self._chord.successors
         for dead in await self._drive(self._chord.stabilise()):
+            self.lost.add(dead, trio.current_time())
             log.warning("peer %s does not answer: taken out of the ring", dead.address)
         if self._chord.successors[:1] != before[:1]:
             log.info("successor is %s now", self.successor.address if self.successor else "nobody")
@@ -225,12 +256,19 @@ class Overlay:
         self._rounds_isolated = 0
         log.warning("no other peer answers: this one goes on as a ring of one")
         self._chord.reset()
+        self._take_over_everything()
+
+    def _take_over_everything(self) -> None:
+        if self.low != self.me.id and self.lost.peers:
+            upto = self.me.id if self.low is None else self.low
+            self.lost.take_over(self.me.id, upto, trio.current_time())
         self.low = self.me.id
         self._announce()
 
     async def _check_predecessor(self) -> None:
         dead = await self._drive(self._chord.check_predecessor())
         if dead is not None:
+            self.lost.add(dead, trio.current_time())
             log.warning("predecessor %s does not answer", dead.address)
             self._announce()
 
@@ -259,17 +297,38 @@ class Overlay:
         added = arc(predecessor.id, low)
         await self.recover(added)
         if (predecessor, low) == (self.predecessor, self.low) and not self.leaving:
+            self.lost.take_over(predecessor.id, low, trio.current_time())
             self.low = predecessor.id
             log.warning("took over %s of the ring from a peer that is gone", _percent(added))
             self._announce()
 
     async def _lives(self, place: int) -> bool:
         """Say whether a peer at exactly this place answers."""
-        before = await self._drive(self._chord.lookup(place))
+        before = await self.lookup(place)
         for peer in before.successors[:1] if before is not None else ():
             if peer.id == place:
                 return await self._ask(Ask(peer, AskNeighbours())) is not None
         return False
+
+    async def lookup(self, identifier: int) -> Neighbours | None:
+        """Return the peer before an identifier, whose first successor is the owner."""
+        return await self._drive(self._chord.lookup(identifier))
+
+    async def meet(self, other: Peer) -> None:
+        """Take in a peer of another ring, or send it on to where it belongs."""
+        before = self._chord.successors
+        await self._drive(self._chord.meet(other))
+        if self._chord.successors != before:
+            log.info("met %s, and with it another ring", other.address)
+            self._announce()
+            self._wake.set()
+
+    async def send_to_meet(self, at: Peer, other: Peer) -> None:
+        """Have a peer of this ring meet one of another."""
+        if at == self.me:
+            await self.meet(other)
+        else:
+            await self._ask(Ask(at, Meet(other)))
 
     def suspect(self, peer: Peer) -> None:
         """Hear that a peer could not be reached: stop using it as a finger, and look at once."""
@@ -287,15 +346,13 @@ class Overlay:
         """Answer another peer's question about the ring."""
         match method, body:
             case "neighbours", _:
-                return _neighbours_wire(self.neighbours())
+                return neighbours_wire(self.neighbours())
             case "step", int() as identifier if 0 <= identifier < RING_SIZE:
-                step = self._chord.step(identifier)
-                if isinstance(step, Found):
-                    return ["found", _neighbours_wire(step.neighbours)]
-                return ["forward", [_peer_wire(peer) for peer in step.peers]]
-            case "notify", [int(), str()]:
+                return step_wire(self._chord.step(identifier))
+            case (("notify" | "meet"), [int(), str()]):
+                peer = read_peer(body)
                 try:
-                    self._heard.send_nowait(read_peer(body))
+                    self._heard.send_nowait(Notify(peer) if method == "notify" else Meet(peer))
                 except trio.WouldBlock:
                     log.debug("a notice was passed over: there are many, and they are repeated")
                 return True
@@ -303,8 +360,9 @@ class Overlay:
                 self._wake.set()
                 return True
             case "departed", _:
-                gone = _read_neighbours(body)
+                gone = read_neighbours(body)
                 self._chord.departed(gone.peer, gone)
+                self.lost.gone(gone.peer)
                 log.info("peer %s has left the ring", gone.peer.address)
                 if self._chord.successors == () and self.low is not None:
                     self.low = self.me.id
@@ -338,11 +396,13 @@ class Overlay:
     async def _put(self, address: str, question: Question) -> Answer:
         match question:
             case AskNeighbours():
-                return _read_neighbours(await self._request(address, "neighbours", None))
+                return read_neighbours(await self._request(address, "neighbours", None))
             case AskStep(identifier):
-                return _read_step(await self._request(address, "step", identifier))
+                return read_step(await self._request(address, "step", identifier))
             case Notify(peer):
-                return bool(await self._request(address, "notify", _peer_wire(peer)))
+                return bool(await self._request(address, "notify", peer_wire(peer)))
+            case Meet(peer):
+                return bool(await self._request(address, "meet", peer_wire(peer)))
 
     async def ring_at(self, address: str) -> Neighbours | None:
         """Return what the peer at an address says of its ring; None when there is none.
@@ -358,7 +418,7 @@ class Overlay:
             return None
 
     async def _ask_neighbours(self, address: str) -> Neighbours:
-        return _read_neighbours(await self._request(address, "neighbours", None))
+        return read_neighbours(await self._request(address, "neighbours", None))
 
     async def _request(self, address: str, method: str, body: Value) -> Value:
         return await self._links.request(address, method, body, self._config.request_seconds)
@@ -370,38 +430,3 @@ async def _recover_nothing(spans: Spans) -> None:
 
 def _percent(spans: Spans) -> str:
     return f"{sum(high - low + 1 for low, high in spans) / RING_SIZE:.2%}"
-
-
-def _peer_wire(peer: Peer) -> list[int | str]:
-    return [peer.id, peer.address]
-
-
-def _neighbours_wire(neighbours: Neighbours) -> Value:
-    predecessor = neighbours.predecessor
-    return [
-        _peer_wire(neighbours.peer),
-        None if predecessor is None else _peer_wire(predecessor),
-        [_peer_wire(peer) for peer in neighbours.successors],
-    ]
-
-
-def _read_neighbours(wire: Value) -> Neighbours:
-    match wire:
-        case [peer, predecessor, list() as successors] if len(successors) <= 64:
-            return Neighbours(
-                read_peer(peer),
-                None if predecessor is None else read_peer(predecessor),
-                tuple(read_peer(entry) for entry in successors),
-            )
-        case _:
-            raise InputError("what came is not a peer's neighbours")
-
-
-def _read_step(wire: Value) -> Found | Forward:
-    match wire:
-        case ["found", neighbours]:
-            return Found(_read_neighbours(neighbours))
-        case ["forward", list() as peers] if len(peers) <= 64:
-            return Forward(tuple(read_peer(peer) for peer in peers))
-        case _:
-            raise InputError("what came is not a step of a lookup")

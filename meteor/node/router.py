@@ -29,7 +29,8 @@ from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.point import RendezvousPoint
-from meteor.ring.arcs import Members, Spans, arc, contains, intersect, missing, subtract
+from meteor.ring.arcs import Members, Spans, arc, contains, intersect, meeting, missing, subtract
+from meteor.ring.doubts import addresses
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
 from meteor.ring.table import split
@@ -142,6 +143,12 @@ class Router:
         speaker = Known(self._overlay.me, self._overlay.low)
         for i, answer in zip(own, done, strict=True):
             answer.speakers.append(speaker)
+            members = errands[i].members(self._space)
+            answer.lost = addresses(
+                peer
+                for peer, spans in self._overlay.doubts(own[i]).items()
+                if meeting(members, spans)
+            )
             answers[i].merge(answer)
 
     async def _elsewhere(self, rest: dict[int, Spans], trip: _Trip) -> None:

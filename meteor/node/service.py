@@ -113,7 +113,8 @@ class Service:
             return ["error", "remote", "; ".join(answer.faults)]
         left = missing(errand.members(self._space), errand.spans, answer.covered)
         peers = len({known.peer.id for known in answer.speakers})
-        return ["receipt", not left, peers, answer.copies, answer.matches, size(left) / size(WHOLE)]
+        share = size(left) / size(WHOLE)
+        return ["receipt", not left, peers, answer.copies, answer.matches, share, answer.lost]
 
     # -- retrieving --------------------------------------------------------------------------------
 
@@ -142,6 +143,7 @@ class Service:
             len({known.peer.id for known in answer.speakers}),
             [left, going_on] if left else None,
             bool(answer.resume or answer.found),  # whether asking for more is worth it
+            answer.lost,
         ]
 
     def _retrieval(self, client: str, wire: object) -> Message:

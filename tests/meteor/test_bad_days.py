@@ -19,6 +19,7 @@ from meteor.errors import (
     Refused,
     RemoteError,
 )
+from meteor.limits import PROTOCOL
 from meteor.node.node import Node
 from meteor.transport.frames import encode
 from squid import Space
@@ -66,6 +67,9 @@ async def test_a_closed_space_names_what_it_does_not_know(tmp_path: Path) -> Non
             await client.store("type=a, humidty=3")
 
 
+CLIENT = {"protocol": PROTOCOL, "role": "client", "client": "x"}
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -73,11 +77,12 @@ async def test_a_closed_space_names_what_it_does_not_know(tmp_path: Path) -> Non
         b"\xff" * 4096,
         b"\x00\x00\x00\x01\xc1",
         encode([0, {"protocol": 99, "role": "peer"}]),
-        encode([0, {"protocol": 1, "role": "client"}]),
+        encode([0, {"protocol": PROTOCOL, "role": "client"}]),
         encode([1, 1, "post", []]),
         encode("hello"),
-        encode([0, {"protocol": 1, "role": "client", "client": "x"}]) + b"\x00\x00\x00\x03abc",
-        encode([0, {"protocol": 1, "role": "client", "client": "x"}]) + encode([9, 9]),
+        encode([0, {"protocol": PROTOCOL, "role": "client", "client": "x"}])
+        + b"\x00\x00\x00\x03abc",
+        encode([0, {"protocol": PROTOCOL, "role": "client", "client": "x"}]) + encode([9, 9]),
     ],
 )
 async def test_a_stranger_that_speaks_garbage_is_closed(tmp_path: Path, garbage: bytes) -> None:

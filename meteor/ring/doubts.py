@@ -1,0 +1,110 @@
+"""Peers that went without a word, and what was taken over from them.
+
+A peer that does not answer may be dead, or cut off with others and going on as a ring of its own.
+Nobody can tell. So what its successor takes over is in doubt: the lost peer may have accepted posts
+that nobody here knows of. Of two parts of a ring, exactly one has no doubt about an identifier: the
+one with the peer that was responsible for it before the cut. Doubt about a part ends when the lost
+peer, or whoever got the part from it, hands it over; and when it has been lost for so long that
+nobody waits for it any more.
+
+Pure bookkeeping: the time is passed in, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS
+from meteor.ring.arcs import RING_SIZE, Spans, arc, contains, intersect, subtract, union
+from meteor.ring.questions import Peer
+
+Doubts = Mapping[Peer, Spans]
+
+
+class Lost:
+    """The lost peers that one peer knows of, and its doubts."""
+
+    def __init__(self) -> None:
+        self._since: dict[Peer, float] = {}
+        self._doubts: dict[Peer, Spans] = {}
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """Those that went without a word, the first one first."""
+        return tuple(self._since)
+
+    def add(self, peer: Peer, now: float) -> None:
+        """Hear that a peer does not answer."""
+        if peer not in self._since and len(self._since) >= LOST_PEERS_MAX:
+            self.gone(next(iter(self._since)))
+        self._since.setdefault(peer, now)
+
+    def back(self, peer: Peer) -> None:
+        """Hear that a peer is in the ring again; it will be handed what is its own."""
+        self._since.pop(peer, None)
+
+    def gone(self, peer: Peer) -> None:
+        """Hear that a peer will not come back, so that nothing is to be expected of it."""
+        self._since.pop(peer, None)
+        self._doubts.pop(peer, None)
+
+    def expire(self, now: float) -> None:
+        """Wait no longer for those that were lost long ago."""
+        for peer in [p for p, since in self._since.items() if since + LOST_SECONDS <= now]:
+            self.gone(peer)
+
+    # -- doubts ----------------------------------------------------------------------------------
+
+    def take_over(self, after: int, upto: int, now: float) -> None:
+        """Take over the arc (after, upto] of lost peers: each had the part that ends at it.
+
+        What lies behind the last one of them was that of a peer nobody here has known.
+        """
+        taken = arc(after, upto)
+        lost = [peer for peer in self._since if contains(taken, peer.id)]
+        for peer in sorted(lost, key=lambda peer: (peer.id - after - 1) % RING_SIZE):
+            self._doubt(peer, arc(after, peer.id))
+            after = peer.id
+        if after != upto:
+            nobody = Peer(upto, UNKNOWN)
+            self.add(nobody, now)
+            self._doubt(nobody, arc(after, upto))
+
+    def doubts(self, spans: Spans) -> dict[Peer, Spans]:
+        """Return the doubts about spans, by the peer that is waited for."""
+        found = {peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()}
+        return {peer: doubted for peer, doubted in found.items() if doubted}
+
+    def handed(self, me: Peer, mine: Spans, taken: Spans, giver: Doubts) -> None:
+        """Take spans in from a peer with doubts of its own; `mine` is what I had before.
+
+        About what both of us had, there is doubt only if both have it. About what is new to me
+        there is the giver's. That I was lost myself is no doubt to me.
+        """
+        theirs = {peer: spans for peer, spans in giver.items() if peer != me}
+        settled = subtract(
+            intersect(taken, mine), union(s for part in theirs.values() for s in part)
+        )
+        self._keep({peer: subtract(spans, settled) for peer, spans in self._doubts.items()})
+        for peer, spans in theirs.items():
+            if fresh := subtract(intersect(spans, taken), mine):
+                self._doubt(peer, fresh)
+
+    def hold(self, spans: Spans) -> None:
+        """Have doubts about nothing but these spans: the rest is somebody else's now."""
+        self._keep({peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()})
+
+    def _doubt(self, peer: Peer, spans: Spans) -> None:
+        self._doubts[peer] = union((*self._doubts.get(peer, ()), *spans))
+
+    def _keep(self, doubts: Doubts) -> None:
+        self._doubts = {peer: spans for peer, spans in doubts.items() if spans}
+
+
+UNKNOWN = "unknown"
+"""Stands for the address of a peer that nobody remembers."""
+
+
+def addresses(doubts: Iterable[Peer]) -> list[str]:
+    """Return whom one waits for, each once, in a steady order."""
+    return sorted({peer.address for peer in doubts})

@@ -1,0 +1,76 @@
+"""Doubts: who may know more about which part of the ring."""
+
+from __future__ import annotations
+
+from meteor.limits import LOST_SECONDS
+from meteor.ring.arcs import arc, union
+from meteor.ring.doubts import UNKNOWN, Lost
+from meteor.ring.questions import Peer
+
+A, B, ME = Peer(100, "a:1"), Peer(200, "b:1"), Peer(300, "me:1")
+
+
+def lost_both() -> Lost:
+    """Return the doubts of `ME` after A and B died, which lay between 50 and it."""
+    lost = Lost()
+    lost.add(B, 0.0)
+    lost.add(A, 1.0)
+    lost.take_over(50, 200, 2.0)
+    return lost
+
+
+def test_each_lost_peer_is_waited_for_in_its_own_part() -> None:
+    assert lost_both().doubts(arc(0, 300)) == {A: arc(50, 100), B: arc(100, 200)}
+
+
+def test_what_was_before_the_cut_is_in_no_doubt() -> None:
+    assert lost_both().doubts(arc(200, 300)) == {}
+
+
+def test_a_part_whose_peer_nobody_remembers_is_in_doubt_all_the_same() -> None:
+    lost = Lost()
+    lost.take_over(50, 200, 0.0)
+    assert lost.doubts(arc(0, 300)) == {Peer(200, UNKNOWN): arc(50, 200)}
+    lost.expire(LOST_SECONDS)
+    assert lost.doubts(arc(0, 300)) == {}
+
+
+def test_doubt_ends_where_somebody_hands_over_who_has_none() -> None:
+    lost = lost_both()
+    lost.handed(ME, arc(50, 300), arc(50, 100), {})
+    assert lost.doubts(arc(0, 300)) == {B: arc(100, 200)}
+
+
+def test_doubt_stays_where_both_sides_have_it() -> None:
+    lost = lost_both()
+    lost.handed(ME, arc(50, 300), arc(50, 200), {A: arc(50, 100)})
+    assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
+
+
+def test_the_doubt_about_what_is_new_to_me_is_the_givers() -> None:
+    lost = Lost()
+    lost.handed(ME, (), arc(50, 300), {A: arc(50, 100), ME: arc(200, 300)})
+    assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
+
+
+def test_doubts_go_with_the_part_that_they_are_about() -> None:
+    lost = lost_both()
+    lost.hold(arc(100, 300))
+    assert lost.doubts(arc(0, 300)) == {B: arc(100, 200)}
+
+
+def test_a_peer_that_will_not_come_back_is_not_waited_for() -> None:
+    lost = lost_both()
+    lost.gone(B)
+    assert lost.peers == (A,)
+    assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
+    lost.expire(1.0 + LOST_SECONDS)
+    assert lost.peers == ()
+    assert union(lost.doubts(arc(0, 300))) == ()
+
+
+def test_a_peer_that_is_back_is_looked_for_no_more_but_its_part_waits_to_be_handed_over() -> None:
+    lost = lost_both()
+    lost.back(A)
+    assert lost.peers == (B,)
+    assert lost.doubts(arc(0, 100)) == {A: arc(50, 100)}
