@@ -46,3 +46,10 @@ MATCHES_COUNTED_MAX = 1_000
 
 # Messages that one transaction deletes, so that posts never wait long behind a large delete.
 DELETES_PER_COMMIT = 1_000
+
+# Peers that vote on who takes an item: the copies of a message, with room for larger settings.
+VOTERS_MAX = 16
+
+# An action's ballot: a round, and the place of the peer that leads it. Rounds only grow when two
+# peers lead at once, so a few bits would do.
+ROUNDS_MAX = 2**31

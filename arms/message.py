@@ -21,6 +21,7 @@ from arms.limits import (
     TEXT_FIELD_MAX,
     TIME_MS_MAX,
     TTL_SECONDS_MAX,
+    VOTERS_MAX,
 )
 from arms.profile import Profile
 from squid import Region, Space
@@ -77,6 +78,36 @@ class Modifiers:
         return [self.limit, self.aggregate, self.attribute, self.only]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Voters:
+    """The peers that vote on who takes an item, by their places; a later term has replaced them."""
+
+    term: int = 0
+    peers: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.peers))
+
+    @classmethod
+    def parse(cls, term: int, peers: str) -> Voters:
+        """Read voters from a term and their text."""
+        return cls(term, tuple(map(int, peers.split(",")))) if peers else cls(term)
+
+    def to_wire(self) -> list[int]:
+        """Return the wire form."""
+        return [self.term, *self.peers]
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Voters:
+        """Read the wire form; `MessageError` says what does not fit."""
+        match wire:
+            case [int() as term, *peers] if len(peers) <= VOTERS_MAX and 0 <= term <= TIME_MS_MAX:
+                places = tuple(p for p in peers if isinstance(p, int) and 0 <= p <= TIME_MS_MAX)
+                if len(places) == len(peers):
+                    return cls(term, places)
+        raise MessageError("what came are no voters")
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """Who sends what, about what, and for how long."""
@@ -91,6 +122,8 @@ class Header:
     credential: str = ""
     """What was posted with a credential is deleted or consumed only with the same one."""
     context: Mapping[str, str] = field(default_factory=dict)
+    voters: Voters = Voters()
+    """Who decides whom the data go to when they are consumed; set by the peer that stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +152,18 @@ class Message:
 
     def sent_by(self, sender: str, reply_to: str, expires_ms: int) -> Message:
         """Return the message as it enters the ring: stamped with who sent it and its end."""
-        header = replace(self.header, sender=sender, reply_to=reply_to, expires_ms=expires_ms)
+        header = replace(
+            self.header,
+            sender=sender,
+            reply_to=reply_to,
+            expires_ms=expires_ms,
+            voters=Voters(),
+        )
         return replace(self, header=header)
+
+    def voted_on_by(self, voters: Voters) -> Message:
+        """Return the message with those who vote on who takes it."""
+        return replace(self, header=replace(self.header, voters=voters))
 
     def without_credential(self) -> Message:
         """Return the message as others may see it."""
@@ -173,6 +216,7 @@ class Message:
             dict(header.context),
             self.data,
             self.modifiers.to_wire(),
+            header.voters.to_wire(),
         ]
 
     @classmethod
@@ -190,6 +234,7 @@ class Message:
                 dict() as context,
                 bytes() as data,
                 modifiers,
+                voters,
             ] if action in ACTIONS:
                 _check_texts(id=id_, sender=sender, reply_to=reply_to, credential=credential)
                 if not 0 <= expires_ms <= TIME_MS_MAX:
@@ -202,6 +247,7 @@ class Message:
                     reply_to,
                     credential,
                     _context(context),
+                    Voters.from_wire(voters),
                 )
                 return cls(header, Action(action), data, _modifiers(modifiers))
             case [_, str() as action, *_] if action not in ACTIONS:

@@ -21,7 +21,8 @@ from arms.aggregate import Aggregate, aggregate_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
 from arms.message import Action, Kind, Message, Modifiers, region_of
 from arms.profile import Profile
-from arms.store import WHOLE_RING, Spans, Store, Stored, contains
+from arms.rows import Stored
+from arms.store import WHOLE_RING, Spans, Store, contains
 from arms.writes import Put, Remove, Write
 from squid import Region, Space
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
+from hashlib import blake2b
 from pathlib import Path
 
 from arms import box_index
@@ -162,5 +163,45 @@ def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
     box_index.create_tables(connection, space)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first_tables,)
+def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
+    for change in (
+        "ALTER TABLE message ADD COLUMN term INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE message ADD COLUMN voters TEXT NOT NULL DEFAULT ''",  # places, with commas
+        # Of the id, the end of the TTL and the term: equal sums tell equal stores.
+        "ALTER TABLE message ADD COLUMN digest INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE tombstone ADD COLUMN point INTEGER NOT NULL DEFAULT 1",
+        "CREATE INDEX idx_message_voters_identifier ON message (voters, identifier)",
+        "CREATE INDEX idx_tombstone_identifier_id ON tombstone (identifier, id)",
+    ):
+        connection.execute(change)
+    rows = connection.execute("SELECT seq, id, expires_ms FROM message").fetchall()
+    connection.executemany(
+        "UPDATE message SET digest = ? WHERE seq = ?",
+        [(digest(id_, expires_ms, 0), seq) for seq, id_, expires_ms in rows],
+    )
+    connection.execute(
+        """
+        CREATE TABLE ballot (              -- this peer's votes on who takes an item
+            id TEXT PRIMARY KEY,
+            term INTEGER NOT NULL,
+            voters TEXT NOT NULL,
+            round INTEGER NOT NULL,        -- of the latest ballot that was promised
+            leader INTEGER NOT NULL,
+            accepted_round INTEGER NOT NULL,
+            accepted_leader INTEGER NOT NULL,
+            value TEXT NOT NULL,           -- what was accepted in that one
+            expires_ms INTEGER NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+    connection.execute("CREATE INDEX idx_ballot_expires_ms ON ballot (expires_ms)")
+
+
+def digest(id_: str, expires_ms: int, term: int) -> int:
+    """Return 63 bits that stand for one state of a message."""
+    content = f"{id_} {expires_ms} {term}".encode()
+    return int.from_bytes(blake2b(content, digest_size=8).digest()) >> 1
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _votes_and_digests)
 """One step for each schema version; the version of a file is the number of steps it has seen."""

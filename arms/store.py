@@ -11,19 +11,32 @@ advertisements, data with a range on a dimension) is found through `arms.box_ind
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from arms.ballot_box import BallotBox
+from arms.ballots import Voted
 from arms.box_index import BoxIndex
+from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
-from arms.message import Action, Header, Kind, Message, Modifiers, region_of, region_of_profile
+from arms.message import Action, Header, Kind, Message, Voters, region_of, region_of_profile
 from arms.profile import Profile
+from arms.rows import (
+    IDENTIFIER,
+    INSERT,
+    POINTS,
+    STONE,
+    STORED,
+    Stored,
+    read_row,
+    read_stone,
+    write_row,
+)
 from arms.schema import open_store
-from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Tombstone, Write
+from arms.writes import Assign, Bury, Drop, Put, Remove, Sweep, Take, Tombstone, Vote, Write
 from squid import Region, Space
 from squid.errors import SquidError
 from squid.limits import RING_BITS
@@ -36,19 +49,6 @@ Mark = tuple[int, int]
 """How far a store has been read: the numbers of a message and of a tombstone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A message as it lies in the store."""
-
-    seq: int
-    kind: Kind
-    identifier: int
-    """The lowest identifier of its region."""
-    point: bool
-    """Whether that identifier is the whole region."""
-    message: Message
-
-
 class Store:
     """The messages of one peer."""
 
@@ -56,6 +56,8 @@ class Store:
         self.path, self.space = path, space
         self._writer, self._reader = open_store(path, space, sync)
         self._index = BoxIndex(space, self._writer, self._read)
+        self._ballots = BallotBox(self._writer, self._read)
+        self.digests = Digests(space, self._read)
 
     def close(self) -> None:
         """Close the file."""
@@ -91,6 +93,10 @@ class Store:
                 return sum(self._remove(now_ms, id_, "") for id_ in ids)
             case Take(id_, taker, credential):
                 return self._take(now_ms, id_, taker, credential)
+            case Vote():
+                return self._ballots.vote(write)
+            case Assign(ids, voters):
+                return sum(self._assign(now_ms, id_, voters) for id_ in ids)
             case Bury(tombstones):
                 return sum(self._bury(stone) for stone in tombstones)
             case Drop(seqs):
@@ -104,7 +110,7 @@ class Store:
             return False
         row = self._row(header.id)
         if row is not None:
-            known = _stored(row)
+            known = read_row(row)
             if header.expires_ms <= now_ms:
                 return False
             if known.message.header.expires_ms > now_ms:
@@ -119,39 +125,34 @@ class Store:
         old, new = known.message.header, message.header
         if known.kind is not message.stored_as or old.credential not in ("", new.credential):
             return  # an id that somebody else has: theirs stays as it is
-        if (new.expires_ms, new.reply_to) <= (old.expires_ms, old.reply_to):
-            return  # sent again, or late; the same everywhere, so that copies agree in the end
+        # Sent again, or late: the later wins, the same everywhere, so that copies agree in the end.
+        expires_ms, reply_to = max((old.expires_ms, old.reply_to), (new.expires_ms, new.reply_to))
+        voters = max(old.voters, new.voters)
+        header = replace(old, expires_ms=expires_ms, reply_to=reply_to, voters=voters)
+        if header != old:
+            self._replace(now_ms, known, header)
+
+    def _replace(self, now_ms: int, known: Stored, header: Header) -> None:
         # Anew, so that its seq is new too and whoever copies what came after another sees it.
         self._erase(known.kind, known.seq)
-        header = replace(old, expires_ms=new.expires_ms, reply_to=new.reply_to)
         self._insert(now_ms, replace(known.message, header=header))
 
+    def _assign(self, now_ms: int, id_: str, voters: Voters) -> bool:
+        row = self._row(id_)
+        known = None if row is None else read_row(row)
+        if known is None or known.message.header.voters >= voters:
+            return False
+        self._replace(now_ms, known, replace(known.message.header, voters=voters))
+        return True
+
     def _insert(self, now_ms: int, message: Message) -> None:
-        kind, header, region = message.stored_as, message.header, region_of(self.space, message)
+        kind, region = message.stored_as, region_of(self.space, message)
         if kind is None:
             raise StoreError(f"a {message.action} message is not kept")
-        lowest = region.lowest
-        if lowest is None:
+        if region.lowest is None:
             return  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
-        seq = self._writer.execute(
-            INSERT,
-            (
-                header.id,
-                kind.value,
-                message.action.value,
-                header.profile.text,
-                lowest,
-                region.is_point,
-                now_ms,
-                header.expires_ms,
-                header.sender,
-                header.reply_to,
-                header.credential,
-                json.dumps(dict(header.context)) if header.context else NO_CONTEXT,
-                PLAIN if message.modifiers == Modifiers() else _json(message.modifiers),
-                message.data,
-            ),
-        ).lastrowid
+        row = write_row(now_ms, kind, message, region)
+        seq = self._writer.execute(INSERT, row).lastrowid
         assert seq is not None
         if kind is not Kind.DATA or not region.is_point:
             self._index.add(kind, seq, region)
@@ -172,9 +173,9 @@ class Store:
 
     def _remove(self, now_ms: int, id_: str, taker: str) -> bool:
         row = self._writer.execute(
-            "SELECT identifier, expires_ms FROM message WHERE id = ?", (id_,)
+            "SELECT identifier, point, expires_ms FROM message WHERE id = ?", (id_,)
         ).fetchone()
-        if row is None or row[1] <= now_ms:
+        if row is None or row[2] <= now_ms:
             return False
         self._bury(Tombstone(id_, taker, *row))
         return True
@@ -198,9 +199,10 @@ class Store:
             self._erase(Kind(row[0]), row[1])
             expires_ms = max(expires_ms, row[2])  # it may have been renewed here alone
         self._writer.execute(
-            "INSERT INTO tombstone (id, taker, identifier, expires_ms) VALUES (?, ?, ?, ?) "
+            "INSERT INTO tombstone (id, taker, identifier, point, expires_ms) "
+            "VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET expires_ms = max(expires_ms, excluded.expires_ms)",
-            (stone.id, stone.taker, stone.identifier, expires_ms),
+            (stone.id, stone.taker, stone.identifier, stone.point, expires_ms),
         )
         return row is not None
 
@@ -221,7 +223,7 @@ class Store:
             "(SELECT seq FROM tombstone WHERE expires_ms <= ? LIMIT ?)",
             (now_ms, limit),
         )
-        return len(rows) + stones.rowcount
+        return len(rows) + stones.rowcount + self._ballots.sweep(now_ms, limit)
 
     def _erase(self, kind: Kind, seq: int) -> None:
         self._writer.execute("DELETE FROM message WHERE seq = ?", (seq,))
@@ -251,7 +253,7 @@ class Store:
                             break
                         inside = identifier
                     if not resume or row[0] > resume.get(identifier, ""):
-                        yield identifier, _stored(row)
+                        yield identifier, read_row(row)
 
     def ranges(
         self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
@@ -282,16 +284,16 @@ class Store:
             "ORDER BY identifier, id LIMIT ?",
             (kind.value, point, low, after, high, now_ms, limit),
         )
-        return map(_stored, rows)
+        return map(read_row, rows)
 
     def candidates(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
         """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
-        return map(_stored, self._index.meeting(now_ms, kind, region, STORED))
+        return map(read_row, self._index.meeting(now_ms, kind, region, STORED))
 
     def find(self, now_ms: int, id_: str) -> Stored | None:
         """Return one message by its id."""
         sql = f"SELECT {STORED} FROM message WHERE id = ? AND expires_ms > ?"
-        return next(map(_stored, self._read(sql, (id_, now_ms))), None)
+        return next(map(read_row, self._read(sql, (id_, now_ms))), None)
 
     def newest(self) -> Mark:
         """Return the numbers of the latest message and of the latest tombstone."""
@@ -341,16 +343,39 @@ class Store:
             f"SELECT {STORED} FROM message WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
         )
-        return (_stored(row) for row in rows)
+        return (read_row(row) for row in rows)
 
     def tombstones(self, now_ms: int, seq: int, limit: int) -> list[tuple[int, Tombstone]]:
         """Return the tombstones that came after another, oldest first, with their seq."""
         rows = self._read(
-            "SELECT seq, id, taker, identifier, expires_ms FROM tombstone "
+            f"SELECT seq, {STONE} FROM tombstone "
             "WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
         )
-        return [(seq, Tombstone(*stone)) for seq, *stone in rows]
+        return [(seq, read_stone(stone)) for seq, *stone in rows]
+
+    def voted(self, id_: str) -> Voted:
+        """Return how this store voted on who takes an item, and what it knows of the outcome."""
+        return self._ballots.voted(id_)
+
+    def voted_on_by(self, voters: str, spans: Spans, limit: int) -> list[Stored]:
+        """Return some data in the spans that these peers vote on."""
+        where, bounds = _within(spans)
+        rows = self._read(
+            f"SELECT {STORED} FROM message WHERE voters = ? AND kind = 'data' AND ({where}) "
+            "LIMIT ?",
+            (voters, *bounds, limit),
+        )
+        return list(map(read_row, rows))
+
+    def voters(self) -> list[str]:
+        """Return each set of voters once, without a look at every row."""
+        found: list[str] = []
+        ((at,),) = self._read("SELECT min(voters) FROM message", ())
+        while at is not None:
+            found.append(at)
+            ((at,),) = self._read("SELECT min(voters) FROM message WHERE voters > ?", (at,))
+        return found
 
     def _read(self, sql: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         try:
@@ -362,47 +387,6 @@ class Store:
 def contains(spans: Spans, identifier: int) -> bool:
     """Say whether an identifier lies in one of the spans."""
     return any(low <= identifier <= high for low, high in spans)
-
-
-COLUMNS = (
-    "id, kind, action, profile, identifier, point, stored_ms, expires_ms, sender, reply_to, "
-    "credential, context, modifiers, data"
-)
-INSERT = f"INSERT INTO message ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"
-
-STORED = f"{COLUMNS}, seq"
-IDENTIFIER = 4  # its place in a row of these
-
-POINTS = (
-    f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
-    "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? ORDER BY identifier, id"
-)
-
-
-def _stored(row: tuple[Any, ...]) -> Stored:
-    id_, kind, action, profile, identifier, point, _, expires_ms = row[:8]
-    sender, reply_to, credential, context, modifiers, data, seq = row[8:]
-    header = Header(
-        Profile.parse(profile),
-        id_,
-        expires_ms,
-        sender,
-        reply_to,
-        credential,
-        {} if context == NO_CONTEXT else json.loads(context),
-    )
-    wanted = Modifiers() if modifiers == PLAIN else Modifiers(*json.loads(modifiers))
-    message = Message(header, Action(action), data, wanted)
-    return Stored(seq, Kind(kind), identifier, bool(point), message)
-
-
-def _json(modifiers: Modifiers) -> str:
-    return json.dumps(modifiers.to_wire())
-
-
-# What nearly all messages have, so that reading it takes no time.
-NO_CONTEXT = "{}"
-PLAIN = _json(Modifiers())
 
 
 def _within(spans: Spans) -> tuple[str, list[int]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arms.message import Message
+from arms.ballots import Ballot
+from arms.message import Message, Voters
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,29 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class Vote:
+    """Vote in a ballot on who takes an item; the result says whether this store did.
+
+    A store promises a ballot without a value, and then takes part in no earlier one; with a value
+    it accepts it. `arms.ballots` says what follows from the votes of several stores.
+    """
+
+    id: str
+    voters: Voters
+    ballot: Ballot
+    value: str | None
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Note who votes on items from now on; the result counts those that are here."""
+
+    ids: tuple[str, ...]
+    voters: Voters
+
+
+@dataclass(frozen=True, slots=True)
 class Bury:
     """Take over tombstones from another peer."""
 
@@ -57,7 +81,7 @@ class Sweep:
     limit: int
 
 
-Write = Put | Remove | Take | Bury | Drop | Sweep
+Write = Put | Remove | Take | Vote | Assign | Bury | Drop | Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +91,6 @@ class Tombstone:
     id: str
     taker: str
     identifier: int
+    point: bool
+    """Whether the message was one; one that was a region may be wanted anywhere."""
     expires_ms: int

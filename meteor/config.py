@@ -51,6 +51,8 @@ class Config:
     ack: str = "quorum"
     """When a post is acknowledged: on the disk of its `owner`, of a `quorum` of the copies, or of
     `all` of them."""
+    repair_seconds: float = 30.0
+    """How often a peer compares its arc with each copy of it, and mends what differs."""
     fingers: int = 1
     """Fingers in each octave; 4 make routes shorter and tables larger."""
     stabilise_seconds: float = 0.5

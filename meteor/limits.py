@@ -83,6 +83,9 @@ POSTS_PER_REQUEST_MAX = 4096
 OWNERS_CACHED_MAX = 4096
 """Owners remembered by arc, so that posting a point is one hop."""
 
+VOTES_PER_REQUEST_MAX = 256
+"""Items that one ballot is held on at once."""
+
 CONSUME_CANDIDATES = 8
 """Items looked at in one round of a take; under contention another round finds others."""
 
@@ -122,6 +125,9 @@ HANDOVER_ROWS = 500
 
 HANDOVER_BYTES = 2 * 1024 * 1024
 """Messages in one page of a hand-over; one of the largest may come on top."""
+
+REPAIR_BYTES_PER_SECOND = 8 * 1024 * 1024
+"""What mending one copy may take: it must not slow posts down."""
 
 FREEZE_SECONDS_MAX = 5.0
 """How long posts to a moving arc wait for the last page of its hand-over."""

@@ -7,16 +7,17 @@ copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from arms.limits import TIME_MS_MAX
 from arms.message import Message, region_of
 from arms.rendezvous import weight
 from arms.store import Mark, Store
 from arms.writes import Bury, Put, Tombstone, Write
 from meteor.errors import InputError
 from meteor.limits import HANDOVER_BYTES, HANDOVER_ROWS
-from meteor.ring.arcs import Spans, contains, meeting
+from meteor.ring.arcs import TOP, Spans, contains, meeting
 from meteor.transport.frames import Value
 from squid import Space
 
@@ -38,14 +39,17 @@ class Page:
 
     def to_wire(self) -> list[Value]:
         """Return what the page holds in its wire form."""
-        return [[message.to_wire() for message in self.messages], self._stones()]
+        stones = [stone_wire(stone) for stone in self.stones]
+        return [[message.to_wire() for message in self.messages], stones]
 
-    def names(self) -> Value:
-        """Return what the page holds by name: ids, tombstones, and how far one has come."""
-        return [[message.id for message in self.messages], self._stones(), self.upto, self.last]
 
-    def _stones(self) -> list[Value]:
-        return [[s.id, s.taker, s.identifier, s.expires_ms] for s in self.stones]
+@dataclass(slots=True)
+class Parcel:
+    """Messages in wire form, and how many of those asked for were looked for."""
+
+    messages: list[Value] = field(default_factory=list)
+    looked: int = 0
+    size: int = 0
 
 
 class Copier:
@@ -54,17 +58,18 @@ class Copier:
     def __init__(self, space: Space, store: Store, clock: Callable[[], int]) -> None:
         self._space, self._store, self._clock = space, store, clock
 
-    def fetch(self, ids: list[Value]) -> Value:
-        """Return messages by their ids, in wire form; as many as a frame should hold."""
-        now_ms, found, size = self._clock(), list[Value](), 0
+    def fetch(self, ids: Sequence[str]) -> Parcel:
+        """Return messages by their ids; as many as a frame should hold."""
+        now_ms, parcel = self._clock(), Parcel()
         for id_ in ids[:HANDOVER_ROWS]:
-            stored = self._store.find(now_ms, str(id_))
+            parcel.looked += 1
+            stored = self._store.find(now_ms, id_)
             if stored is not None:
-                found.append(stored.message.to_wire())
-                size += weight(stored.message)
-            if size > HANDOVER_BYTES:
+                parcel.messages.append(stored.message.to_wire())
+                parcel.size += weight(stored.message)
+            if parcel.size > HANDOVER_BYTES:
                 break
-        return found
+        return parcel
 
     def page(self, spans: Spans, after: Mark) -> Page:
         """Return what came after a mark and touches the spans, as much as a frame should hold."""
@@ -89,7 +94,8 @@ class Copier:
         if len(stones) < HANDOVER_ROWS:
             stone = max(stone, newest[1])
         last = rows < HANDOVER_ROWS and len(stones) < HANDOVER_ROWS
-        mine = [entry for _, entry in stones if contains(spans, entry.identifier)]
+        # Where a deleted region lay nobody knows any more: its tombstone goes to everyone.
+        mine = [e for _, e in stones if not e.point or contains(spans, e.identifier)]
         return Page((seq, stone), last, messages, mine)
 
 
@@ -97,13 +103,21 @@ def read_writes(messages: list[Value], stones: list[Value]) -> list[Write]:
     """Read a page from the wire, as what is to be written for it."""
     writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
     if stones:
-        writes.append(Bury(tuple(_read_tombstone(entry) for entry in stones)))
+        writes.append(Bury(tuple(read_stone(entry) for entry in stones)))
     return writes
 
 
-def _read_tombstone(wire: object) -> Tombstone:
+def stone_wire(stone: Tombstone) -> list[Value]:
+    """Return a tombstone in its wire form."""
+    return [stone.id, stone.taker, stone.identifier, stone.point, stone.expires_ms]
+
+
+def read_stone(wire: object) -> Tombstone:
+    """Read a tombstone from the wire."""
     match wire:
-        case [str() as id_, str() as taker, int() as identifier, int() as expires_ms]:
-            return Tombstone(id_, taker, identifier, expires_ms)
+        case [str() as id_, str() as taker, int() as at, bool() as point, int() as expires_ms] if (
+            0 <= at <= TOP and 0 <= expires_ms <= TIME_MS_MAX
+        ):
+            return Tombstone(id_, taker, at, point, expires_ms)
         case _:
             raise InputError("what came is not a tombstone")

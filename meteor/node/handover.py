@@ -17,7 +17,8 @@ import trio
 from arms.errors import ArmsError
 from arms.message import Kind, Message, region_of
 from arms.rendezvous import Place, weight
-from arms.store import Store, Stored
+from arms.rows import Stored
+from arms.store import Store
 from arms.writes import Drop
 from meteor.errors import InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS

@@ -35,6 +35,7 @@ from meteor.node.reunion import Reunion
 from meteor.node.router import Router
 from meteor.node.service import Service
 from meteor.node.sessions import Session, Sessions
+from meteor.node.voting import Voting
 from meteor.node.writer import Writer
 from meteor.ring.arcs import RING_SIZE, size
 from meteor.ring.questions import Peer
@@ -112,8 +113,9 @@ class Node:
             await self._enter(through)
             self._serving = True
             self.overlay.recover = self._replicas.recover
-            for task in (self.overlay.run, self._replicas.run, self._handover.run, self._sweep):
-                nursery.start_soon(task)
+            for task in (self.overlay, self._replicas, self._handover, self._voting):
+                nursery.start_soon(task.run)
+            nursery.start_soon(self._sweep)
             nursery.start_soon(self._remember, folder)
             reunion = Reunion(
                 self.overlay, self.config, self._random, lambda: identity.load(folder).known
@@ -149,10 +151,21 @@ class Node:
         self._replicas = Replicas(
             store, copier, self._writer, self.overlay, self._links, self.config, clock
         )
+        self._voting = Voting(
+            store,
+            self._writer,
+            self._replicas,
+            self.overlay,
+            self._links,
+            self.config,
+            clock,
+            self._random,
+        )
         point = RendezvousPoint(
             Rendezvous(self.space, store),
             self._writer,
             self._replicas,
+            self._voting,
             clock,
             self._sessions.notify,
             self.report,
@@ -324,8 +337,10 @@ class Node:
                 return [answer.to_wire() for answer in answers]
             case "deliver", _:
                 return self._sessions.answer(body)
-            case (("replicate" | "has" | "fetch"), _):
+            case (("replicate" | "digests" | "names" | "fetch" | "mend"), _):
                 return await self._replicas.answer(method, body)
+            case "vote", _:
+                return await self._voting.answer(body)
             case (("handover" | "claim"), _):
                 return await self._handover.answer(method, body)
             case "load", float() as share if 0 <= share <= 1:
@@ -364,6 +379,7 @@ class Node:
             "advertisements": counts[Kind.ADVERTISEMENT],
             "copies_for_others": stored - sum(counts.values()),
             "copies_at": self._replicas.report(),
+            "voters_change": self._voting.renewing,
             "in_doubt": {
                 peer.address: size(spans) / RING_SIZE
                 for peer, spans in overlay.doubts(overlay.spans).items()

@@ -8,8 +8,9 @@ from typing import Any
 
 import trio
 
+from arms.ballots import Decided, Unreached
 from arms.errors import ArmsError, StoreError
-from arms.message import Action, Message
+from arms.message import Action, Message, Voters, region_of
 from arms.rendezvous import Notification, Place, Rendezvous, counting, weight
 from arms.writes import Sweep
 from arms.writes import Take as TakeWrite
@@ -17,8 +18,9 @@ from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
 from meteor.node.errands import Answer, Errand, Survey, Take
 from meteor.node.replicas import Replicas
+from meteor.node.voting import Voting
 from meteor.node.writer import Writer
-from meteor.ring.arcs import TOP, intersect, subtract
+from meteor.ring.arcs import TOP, contains, intersect, subtract
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
@@ -35,12 +37,13 @@ class RendezvousPoint:
         rendezvous: Rendezvous,
         writer: Writer,
         replicas: Replicas,
+        voting: Voting,
         clock: Callable[[], int],
         notify: Callable[[Sequence[Notification]], None],
         report: Callable[[], dict[str, Any]],
     ) -> None:
         self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
-        self._clock = clock
+        self._voting, self._clock = voting, clock
         self._notify, self._report = notify, report
 
     async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
@@ -50,6 +53,10 @@ class RendezvousPoint:
         handled = await self._post([errands[i] for i in posts], who)
         for i, answer in zip(posts, handled, strict=True):
             answers[i] = answer
+        takes = [i for i, errand in enumerate(errands) if isinstance(errand.task, Take)]
+        taken = await self._take([errands[i] for i in takes], who)
+        for i, answer in zip(takes, taken, strict=True):
+            answers[i] = answer
         for i, errand in enumerate(errands):
             if errand.traced:
                 answers[i] = Answer(covered=errand.spans)
@@ -57,12 +64,10 @@ class RendezvousPoint:
             match errand.task:
                 case Message(action=Action.RETRIEVE):
                     answers[i] = await self._retrieve(errand, errand.task)
-                case Take(id_, taker, credential):
-                    answers[i] = await self._take(errand, id_, taker, credential, who)
                 case Survey():
                     answers[i] = Answer(covered=errand.spans, reports=[self._report()])
-                case Message():
-                    pass  # a post, done above
+                case _:
+                    pass  # a post or a take, done above
         return answers
 
     async def sweep(self) -> int:
@@ -73,11 +78,12 @@ class RendezvousPoint:
     async def _post(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         answers: list[Answer] = [Answer()] * len(errands)
         left: dict[int, Place | None] = dict.fromkeys(range(len(errands)))
+        messages = [self._stamped(errand) for errand in errands]
         try:
             while left:
                 now_ms = self._clock()
                 plans = {
-                    i: self._rendezvous.plan(now_ms, _message(errands[i]), errands[i].spans, since)
+                    i: self._rendezvous.plan(now_ms, messages[i], errands[i].spans, since)
                     for i, since in left.items()
                 }
                 written = iter(
@@ -132,16 +138,54 @@ class RendezvousPoint:
                 return answer
             await trio.lowlevel.checkpoint()
 
-    async def _take(
-        self, errand: Errand, id_: str, taker: str, credential: str, who: str
-    ) -> Answer:
+    def _stamped(self, errand: Errand) -> Message:
+        """Return the message with its voters, if this peer is the one that is asked for it."""
+        message = _message(errand)
+        if message.action is not Action.STORE or message.header.voters.peers:
+            return message
+        lowest = region_of(self._rendezvous.space, message).lowest
+        if lowest is None or not contains(errand.spans, lowest):
+            return message
+        return message.voted_on_by(Voters(0, self._replicas.holders))
+
+    async def _take(self, errands: Sequence[Errand], who: str) -> list[Answer]:
+        """Give items to takers: each is voted on where its lowest identifier lies, else removed."""
+        answers = [Answer(covered=errand.spans) for errand in errands]
+        if not errands:
+            return answers
+        motions: dict[int, tuple[Message, str]] = {}
         try:
-            (taken,) = await self._writer.commit([TakeWrite(id_, taker, credential)])
-            if taken:
+            for i, errand in enumerate(errands):
+                task = errand.task
+                assert isinstance(task, Take)
+                stored = self._rendezvous.store.find(self._clock(), task.id)
+                if stored is None or not contains(errand.spans, stored.identifier):
+                    write = TakeWrite(task.id, task.taker, task.credential)
+                    (answers[i].matches,) = await self._writer.commit([write])
+                elif stored.message.header.credential in ("", task.credential):
+                    motions[i] = (stored.message, task.taker)
+            outcomes = await self._voting.take(list(motions.values()))
+            for (i, (message, taker)), outcome in zip(motions.items(), outcomes, strict=True):
+                if isinstance(outcome, Decided):
+                    await self._voting.bury(message.id, outcome.taker)
+                    answers[i].matches = int(outcome.taker == taker)
+                else:
+                    answers[i].faults.append(f"{who}: {_refusal(outcome)}")
+            if motions:
                 await self._replicas.confirmed()
         except (ArmsError, MeteorError) as error:
-            return Answer(faults=[f"{who}: {error}"])
-        return Answer(covered=errand.spans, matches=taken)
+            return [Answer(faults=[f"{who}: {error}"]) for _ in errands]
+        return answers
+
+
+def _refusal(outcome: Unreached) -> str:
+    if not outcome.voters:
+        return "others try to take the same items; try again"
+    return (
+        f"an item is not given away: only {outcome.reached} of the {outcome.voters} peers that "
+        "have a say in who gets it can be reached, and the others may give it to somebody else; "
+        "try again when they are back"
+    )
 
 
 def _is_post(errand: Errand) -> bool:

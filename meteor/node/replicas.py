@@ -1,9 +1,10 @@
 """Copies: the peers after an owner follow what is written to its arc.
 
 Each of the next peers on the ring is sent, page by page, what the owner's store gets, in the order
-it gets it; a post is acknowledged when enough of them have come past it. A peer that is new among
-them is sent what comes from now on at once, and in between what there was before. So when the owner
-dies, its successor, which takes over the arc, has everything that was acknowledged.
+it gets it; a post is acknowledged when enough of them have come past it. What there was before, a
+peer that is new among them gets meanwhile by comparing stores (`meteor.node.reconciler`), which is
+also done again every now and then: anti-entropy. So when the owner dies, its successor, which takes
+over the arc, has everything that was acknowledged.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
@@ -18,11 +20,11 @@ import trio
 from arms.errors import ArmsError
 from arms.store import Mark, Store
 from meteor.config import Config
-from meteor.errors import InputError, MeteorError
-from meteor.node.copying import START, Copier, Page, read_writes
-from meteor.node.errands import read_spans
+from meteor.errors import MeteorError
+from meteor.node.copying import Copier, Page, read_writes
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
+from meteor.node.reconciler import Mended, Reconciler
 from meteor.node.writer import Writer
 from meteor.ring.arcs import TOP, Spans, arc, subtract, union
 from meteor.ring.questions import Peer
@@ -47,10 +49,8 @@ class Follower:
     peer: Peer
     has: Mark
     """Everything written up to here, from the time it began to follow."""
-    spans: Spans = ()
-    """The part of the ring that it has, or is about to get, everything of."""
-    owed: list[tuple[Spans, Mark, Mark]] = field(default_factory=list)
-    """What there was before: spans, how far it has come with them, and where that ends."""
+    agreed: Spans = ()
+    """The part of the ring of which it has what there was before."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def passed(self, mark: Mark) -> bool:
@@ -73,6 +73,7 @@ class Replicas:
     ) -> None:
         self._store, self._copier, self._writer = store, copier, writer
         self._overlay, self._links, self._config, self._clock = overlay, links, config, clock
+        self._reconciler = Reconciler(store, copier, writer, clock)
         self._followers: dict[Peer, Follower] = {}
         self._backed: dict[int, tuple[Spans, int]] = {}  # by owner: its arc, and when it was heard
         self._written = trio.Event()
@@ -95,6 +96,17 @@ class Replicas:
                         nursery.start_soon(self._lead, follower)
                 self._signal()
                 await changed.wait()
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """The places of those that are to have what is written to this peer's arc now."""
+        return (self._overlay.me.id, *(peer.id for peer in self._followers))
+
+    @property
+    def settled(self) -> bool:
+        """Whether every follower has what there was before it followed."""
+        spans = self._overlay.spans
+        return not any(subtract(spans, follower.agreed) for follower in self._followers.values())
 
     async def confirmed(self) -> int:
         """Wait until all that is written is on enough disks; returns how many have it.
@@ -126,16 +138,18 @@ class Replicas:
     async def _lead(self, follower: Follower) -> None:
         """Send a follower what it lacks, as it comes."""
         with follower.scope:
-            while True:
-                written, changed = self._written, self._overlay.changed
-                try:
-                    idle = await self._send_next(follower)
-                except (MeteorError, ArmsError) as error:
-                    log.debug("%s does not follow: %s", follower.peer.address, error)
-                    await trio.sleep(PAUSE_SECONDS)
-                    continue
-                if idle:
-                    await self._wait(written, changed)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._mend, follower)
+                while True:
+                    written, changed = self._written, self._overlay.changed
+                    try:
+                        idle = await self._send_next(follower)
+                    except (MeteorError, ArmsError) as error:
+                        log.debug("%s does not follow: %s", follower.peer.address, error)
+                        await trio.sleep(PAUSE_SECONDS)
+                        continue
+                    if idle:
+                        await self._wait(written, changed)
 
     async def _wait(self, written: trio.Event, changed: trio.Event) -> None:
         """Wait until something was written, the arc may have changed, or it is time to be heard."""
@@ -150,26 +164,30 @@ class Replicas:
             nursery.start_soon(either, changed)
 
     async def _send_next(self, follower: Follower) -> bool:
-        """Send what was written lately, else some of what there was before; True: all is sent."""
-        spans = self._overlay.spans
-        if added := subtract(spans, follower.spans):
-            follower.owed.append((added, START, follower.has))
-        follower.spans = spans
-        page = self._copier.page(spans, follower.has)
+        """Send what was written lately; True: all is sent."""
+        page = self._copier.page(self._overlay.spans, follower.has)
         await self._send(follower, page)
         follower.has = page.upto
         self._signal()
-        if page.last and follower.owed:
-            wanted, came, end = follower.owed.pop()
-            older = self._copier.page(wanted, came)
+        return page.last
+
+    async def _mend(self, follower: Follower) -> None:
+        """Have a follower agree on what there was before it followed, and now and then on all."""
+        while True:
+            spans, changed = self._overlay.spans, self._overlay.changed
             try:
-                await self._send(follower, older)
-            except BaseException:
-                follower.owed.append((wanted, came, end))
-                raise
-            if not older.last and older.upto < end:
-                follower.owed.append((wanted, older.upto, end))
-        return page.last and not follower.owed
+                mended = await self._reconcile(follower.peer, spans)
+            except (MeteorError, ArmsError) as error:
+                log.debug("%s is not compared with: %s", follower.peer.address, error)
+                await trio.sleep(PAUSE_SECONDS)
+                continue
+            follower.agreed = spans
+            if mended.sent or mended.got:
+                log.debug("%s was mended: %s", follower.peer.address, mended)
+            with trio.move_on_after(self._config.repair_seconds):
+                while self._overlay.spans == spans:
+                    await changed.wait()
+                    changed = self._overlay.changed
 
     async def _send(self, follower: Follower, page: Page) -> None:
         low = self._overlay.low
@@ -193,7 +211,7 @@ class Replicas:
             {
                 "address": follower.peer.address,
                 "behind": len(page.messages) + len(page.stones),
-                "catching_up": bool(follower.owed) or follower.spans != spans,
+                "catching_up": bool(subtract(spans, follower.agreed)),
             }
             for follower, page in lacking.items()
         ]
@@ -201,48 +219,21 @@ class Replicas:
     # -- taking over -------------------------------------------------------------------------------
 
     async def recover(self, spans: Spans) -> None:
-        """Get what the next peers have of an arc whose owner is gone, before it becomes ours.
+        """Agree with the next peers on an arc whose owner is gone, before it becomes ours.
 
         A majority of the copies had what was acknowledged; this peer need not have been of it.
         """
         for peer in self._overlay.successors[: self._config.copies - 1]:
             try:
-                count = await self._recover_from(peer, spans)
-            except MeteorError as error:
+                mended = await self._reconcile(peer, spans)
+            except (MeteorError, ArmsError) as error:
                 log.warning("%s could not say what copies it has: %s", peer.address, error)
             else:
-                if count:
-                    log.info(
-                        "got messages from the copies at %s (messages: %d)", peer.address, count
-                    )
+                if mended.got:
+                    log.info("got what was lacking from %s (%d)", peer.address, mended.got)
 
-    async def _recover_from(self, peer: Peer, spans: Spans) -> int:
-        mark, last, count = START, False, 0
-        while not last:
-            match await self._request(peer, "has", [spans, mark]):
-                case [
-                    list() as ids,
-                    list() as stones,
-                    [int() as seq, int() as stone],
-                    bool() as last,
-                ]:
-                    await self._writer.commit(read_writes([], stones))
-                    mark = (seq, stone)
-                case _:
-                    raise InputError("what came is not a page")
-            count += await self._fetch(peer, ids)
-        return count
-
-    async def _fetch(self, peer: Peer, ids: list[Value]) -> int:
-        """Get the messages that are not here, as long as that gets on; returns how many came."""
-        left, before = self._store.unknown(ids), len(ids) + 1
-        count = 0
-        while left and len(left) < before:  # the rest has expired, here or there
-            messages = await self._request(peer, "fetch", left)
-            await self._writer.commit(read_writes(messages, []))
-            count += len(messages)
-            left, before = self._store.unknown(left), len(left)
-        return count
+    async def _reconcile(self, peer: Peer, spans: Spans) -> Mended:
+        return await self._reconciler.reconcile(partial(self._request, peer), spans)
 
     async def _request(self, peer: Peer, method: str, body: Value) -> Value:
         seconds = self._config.request_seconds
@@ -251,12 +242,8 @@ class Replicas:
     # -- as a follower -----------------------------------------------------------------------------
 
     async def answer(self, method: str, body: Value) -> Value:
-        """Take a page from an owner, or give one to a peer that takes over."""
+        """Take a page from an owner, or answer one that compares its store with this one."""
         match method, body:
-            case "has", [list() as spans, [int() as seq, int() as stone]]:
-                return self._copier.page(read_spans(spans), (seq, stone)).names()
-            case "fetch", list() as ids:
-                return self._copier.fetch(ids)
             case "replicate", [
                 list() as messages,
                 list() as stones,
@@ -267,7 +254,7 @@ class Replicas:
                 await self._writer.commit(read_writes(messages, stones))
                 return True
             case _:
-                raise InputError("what came is not a page")
+                return await self._reconciler.answer(method, body)
 
     def back(self, owner: int, spans: Spans) -> None:
         """Keep what lies in spans that another peer owns, for a while from now."""

@@ -6,7 +6,7 @@ every responsible peer has spoken, asks again for what is missing, and answers w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -155,23 +155,21 @@ class Service:
     # -- consuming ---------------------------------------------------------------------------------
 
     async def _consume(self, client: str, wire: object, seconds: float) -> Value:
-        """Take items for one taker: found first, then taken by id at their owner.
+        """Take items for one taker: found first, then taken by id where they lie.
 
-        Many takers may find the same item; its owner gives it to the first that asks. The others
-        go on with the next candidate, and look again when all were gone.
+        Many takers may find the same item; it is given to the first that asks for it. The others go
+        on with the next candidates, and look again when all were gone. Items that can't be given
+        away, because too few of those who vote on them can be reached, are passed over.
         """
         message = self._retrieval(client, wire)
         wanted = message.modifiers.limit or 1
         deadline = trio.current_time() + seconds
         taken: list[Found] = []
-        complete = True
+        refused: dict[str, str] = {}
+        complete = False
         for _ in range(CONSUME_ROUNDS_MAX):
-            look = replace(
-                message,
-                modifiers=replace(
-                    message.modifiers, limit=wanted - len(taken) + CONSUME_CANDIDATES
-                ),
-            )
+            limit = wanted - len(taken) + len(refused) + CONSUME_CANDIDATES
+            look = replace(message, modifiers=replace(message.modifiers, limit=limit))
             left = deadline - trio.current_time()
             if left <= 0:
                 complete = False
@@ -179,34 +177,46 @@ class Service:
             errand = errand_for(self._space, look)
             (answer,) = await self._router.ask([errand], left)
             complete = not missing(errand.members(self._space), errand.spans, answer.covered)
-            candidates = [f for f in answer.found if _may_take(f.message, message)]
+            candidates = [
+                f
+                for f in answer.found
+                if _may_take(f.message, message) and f.message.id not in refused
+            ]
             if not candidates:
                 break
             self._random.shuffle(candidates)  # so that many takers don't queue for the same item
-            for found in candidates:
-                if len(taken) < wanted and await self._take(found, message, deadline):
-                    taken.append(found)
+            chosen = candidates[: wanted - len(taken)]
+            taken += await self._take(chosen, message, deadline, refused)
             if len(taken) == wanted:
                 break
-        return [[found_wire(found) for found in taken], complete]
+        if refused and not taken:
+            raise RemoteError("; ".join(sorted(set(refused.values()))))
+        return [[found_wire(found) for found in taken], complete and not refused]
 
-    async def _take(self, found: Found, taker: Message, deadline: float) -> bool:
-        """Have the owner of the item's lowest identifier take it; then its other copies go too."""
-        region = region_of(self._space, found.message)
-        lowest = region.lowest
-        assert lowest is not None
-        credential = taker.header.credential
-        take = Take(found.message.id, taker.id, credential)
+    async def _take(
+        self, chosen: Sequence[Found], taker: Message, deadline: float, refused: dict[str, str]
+    ) -> list[Found]:
+        """Have items taken where their lowest identifiers lie; then their other copies go too."""
         left = max(0.05, deadline - trio.current_time())
-        (answer,) = await self._router.ask([Errand(take, ((lowest, lowest),))], left)
-        if answer.faults:
-            raise RemoteError("; ".join(answer.faults))
-        if not answer.matches:
-            return False
-        if not region.is_point:
-            rest = missing(region, WHOLE, ((lowest, lowest),))
-            await self._router.ask([Errand(take, rest)], left)
-        return True
+        regions = [region_of(self._space, found.message) for found in chosen]
+        errands = []
+        for found, region in zip(chosen, regions, strict=True):
+            assert region.lowest is not None
+            take = Take(found.message.id, taker.id, taker.header.credential)
+            errands.append(Errand(take, ((region.lowest, region.lowest),)))
+        taken: list[Found] = []
+        elsewhere: list[Errand] = []
+        answers = await self._router.ask(errands, left)
+        for found, region, errand, answer in zip(chosen, regions, errands, answers, strict=True):
+            if answer.faults:
+                refused[found.message.id] = "; ".join(answer.faults)
+            elif answer.matches:
+                taken.append(found)
+                if not region.is_point:
+                    elsewhere.append(errand.within(missing(region, WHOLE, errand.spans)))
+        if elsewhere:
+            await self._router.ask(elsewhere, left)
+        return taken
 
     # -- looking at the ring -----------------------------------------------------------------------
 

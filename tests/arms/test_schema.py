@@ -116,7 +116,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     newer = sqlite3.connect(path)
     newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
     newer.close()
-    refused(path, "has schema version 2, newer than this Meteor's 1; it was left as it is")
+    refused(path, "has schema version 3, newer than this Meteor's 2; it was left as it is")
 
 
 def test_another_spaces_store_is_refused(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert store.counts(0)[Kind.DATA] == 5
         store.close()
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (3,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (4,)
     assert {row["heard"] for row in tables.table("message").rows} == {3}
     tables.close()
 
@@ -182,7 +182,7 @@ def test_a_step_that_fails_leaves_the_version_before(
     with pytest.raises(StoreError, match=r"can't open .*no such column: nonsense"):
         Store(path, LAB)
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (2,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (3,)
     assert {row["heard"] for row in tables.table("message").rows} == {0}
     tables.close()
     monkeypatch.setattr(schema, "MIGRATIONS", (*steps, add_column))
@@ -250,6 +250,9 @@ def test_anyone_can_open_a_store_and_understand_it(tmp_path: Path) -> None:
         "context": '{"room": "12"}',
         "modifiers": json.dumps([None] * 4),
         "data": b"x",
+        "term": 0,
+        "voters": "",
+        "digest": schema.digest("d1", 10**15, 0),
     }
     assert (rows["w1"]["kind"], rows["w1"]["reply_to"]) == ("interest", "host:7400")
     assert rows["o1"]["kind"] == "advertisement"

@@ -206,9 +206,9 @@ async def copied(ring: TestRing) -> None:
     """Wait until every copy has caught up."""
     with trio.fail_after(60):
         while any(  # noqa: ASYNC110 - what ends it is spread over the peers
-            copy["behind"] or copy["catching_up"]
-            for node in ring.nodes.values()
-            for copy in node.report()["copies_at"]
+            report["voters_change"]
+            or any(copy["behind"] or copy["catching_up"] for copy in report["copies_at"])
+            for report in [node.report() for node in ring.nodes.values()]
         ):
             await trio.sleep(0.05)
 

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from meteor.client import Ring, connect
+from meteor.errors import RemoteError
 from meteor.transport.memory import MemoryNetwork
 from tests.meteor.rings import TestRing, ring_of
 from tests.meteor.test_copies import copied, found, posted
@@ -140,3 +141,58 @@ async def test_a_peer_that_leaves_in_good_order_leaves_no_doubt(
         await ring.leave("p3")
         await ring.settle()
         assert (await client.aggregate("degree=*")).lost == ()
+
+
+async def test_an_item_is_never_given_to_two_takers_on_two_sides(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with ring_of(8, tmp_path, memory) as ring:
+        cut = Cut(ring, memory, 4)
+        async with cut.connect(cut.one) as here, cut.connect(cut.other) as there:
+            await posted(here, 60)
+            await copied(ring)
+            cut.fall_apart()
+            await cut.go_on()
+            taken: list[str] = []
+            for client in (here, there, here, there):
+                taken += await take_what_one_can(client)
+            assert len(taken) == len(set(taken))
+            assert 0 < len(taken) < 120
+            await cut.heal()
+            # What neither side could give away alone is still there, once.
+            taken += await take_what_one_can(here)
+            assert sorted(taken, key=int) == [str(i) for i in range(60)]
+
+
+async def take_what_one_can(client: Ring) -> list[str]:
+    taken: list[str] = []
+    for _ in range(70):
+        try:
+            consumed = await client.consume("degree=*", limit=5)
+        except RemoteError as error:
+            assert "peers that have a say in who gets it can be reached" in str(error)
+            break
+        taken += [item.text for item in consumed.items]
+        if not consumed.items:
+            break
+    return taken
+
+
+async def test_items_can_be_taken_after_all_who_first_voted_on_them_have_gone(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    """One after the other; so those who come in their place are asked instead."""
+    async with (
+        ring_of(4, tmp_path, memory) as ring,
+        connect(*ring.addresses.values(), network=ring.network(), seconds=30) as client,
+    ):
+        await posted(client, 30)
+        for i in range(4, 8):
+            await ring.start(f"p{i}")
+            await ring.settle()
+            await copied(ring)
+            await ring.stop(f"p{i - 4}")
+            await ring.settle()
+            await copied(ring)
+        taken = await take_what_one_can(client)
+        assert sorted(taken, key=int) == [str(i) for i in range(30)]

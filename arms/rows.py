@@ -1,0 +1,103 @@
+"""Messages as rows of the table `message`, both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arms.message import Action, Header, Kind, Message, Modifiers, Voters
+from arms.profile import Profile
+from arms.schema import digest
+from arms.writes import Tombstone
+from squid import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message as it lies in the store."""
+
+    seq: int
+    kind: Kind
+    identifier: int
+    """The lowest identifier of its region."""
+    point: bool
+    """Whether that identifier is the whole region."""
+    message: Message
+
+
+def write_row(now_ms: int, kind: Kind, message: Message, region: Region) -> tuple[object, ...]:
+    """Return a message as a row, for `INSERT`."""
+    header = message.header
+    return (
+        header.id,
+        kind.value,
+        message.action.value,
+        header.profile.text,
+        region.lowest,
+        region.is_point,
+        now_ms,
+        header.expires_ms,
+        header.sender,
+        header.reply_to,
+        header.credential,
+        json.dumps(dict(header.context)) if header.context else NO_CONTEXT,
+        PLAIN if message.modifiers == Modifiers() else _json(message.modifiers),
+        message.data,
+        header.voters.term,
+        str(header.voters),
+        digest(header.id, header.expires_ms, header.voters.term),
+    )
+
+
+COLUMNS = (
+    "id, kind, action, profile, identifier, point, stored_ms, expires_ms, sender, reply_to, "
+    "credential, context, modifiers, data, term, voters, digest"
+)
+INSERT = f"INSERT INTO message ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"
+
+STORED = f"{COLUMNS}, seq"
+IDENTIFIER = 4  # its place in a row of these
+
+POINTS = (
+    f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
+    "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? ORDER BY identifier, id"
+)
+
+
+def read_row(row: tuple[Any, ...]) -> Stored:
+    """Return a row as the message that it is."""
+    id_, kind, action, profile, identifier, point, _, expires_ms = row[:8]
+    sender, reply_to, credential, context, modifiers, data, term, voters, _, seq = row[8:]
+    header = Header(
+        Profile.parse(profile),
+        id_,
+        expires_ms,
+        sender,
+        reply_to,
+        credential,
+        {} if context == NO_CONTEXT else json.loads(context),
+        Voters.parse(term, voters),
+    )
+    wanted = Modifiers() if modifiers == PLAIN else Modifiers(*json.loads(modifiers))
+    message = Message(header, Action(action), data, wanted)
+    return Stored(seq, Kind(kind), identifier, bool(point), message)
+
+
+STONE = "id, taker, identifier, point, expires_ms"
+
+
+def read_stone(row: Sequence[Any]) -> Tombstone:
+    """Return a row of these columns as the tombstone that it is."""
+    id_, taker, identifier, point, expires_ms = row
+    return Tombstone(id_, taker, identifier, bool(point), expires_ms)
+
+
+def _json(modifiers: Modifiers) -> str:
+    return json.dumps(modifiers.to_wire())
+
+
+# What nearly all messages have, so that reading it takes no time.
+NO_CONTEXT = "{}"
+PLAIN = _json(Modifiers())

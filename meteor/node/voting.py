@@ -1,0 +1,332 @@
+"""Voting: the peers that an item was written to decide who takes it, once and for all.
+
+The peer that is responsible for the item leads (`arms.ballots` has the rules). It asks the voters,
+wherever they are by now; those that were lost, or are cut off, don't answer. With a majority the
+item goes to one taker, and no other majority can ever give it to another. Without one it is
+refused. When peers have come and gone, the voters of what this peer is responsible for are replaced
+by those that have the copies now, which takes a majority of the old ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import trio
+
+from arms.ballots import (
+    Ballot,
+    Decided,
+    Moved,
+    Overtaken,
+    Propose,
+    Unreached,
+    Voted,
+    accepted,
+    moved_to,
+    promised,
+    taken_by,
+)
+from arms.errors import ArmsError
+from arms.limits import ROUNDS_MAX, TIME_MS_MAX
+from arms.message import Message, Voters
+from arms.store import Store
+from arms.writes import Assign, Take, Vote
+from meteor.config import Config
+from meteor.errors import InputError, MeteorError
+from meteor.limits import VOTES_PER_REQUEST_MAX
+from meteor.node.links import Links
+from meteor.node.overlay import Overlay
+from meteor.node.replicas import Replicas
+from meteor.node.writer import Writer
+from meteor.ring.arcs import TOP
+from meteor.transport.frames import Value
+
+log = logging.getLogger("meteor.ring")
+
+ATTEMPTS_MAX = 6
+"""Ballots on one item before it is left for another time: others lead too, or voters change."""
+
+PAUSE_SECONDS = 0.05
+"""The longest pause before the next ballot when two peers lead; drawn, so that they part."""
+
+RENEW_SECONDS = 2.0
+"""How often a peer looks for items whose voters are not those that have the copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """An item to be voted on, and what its leader wants."""
+
+    id: str
+    voters: Voters
+    wanted: str
+    expires_ms: int
+
+
+Outcome = Decided | Moved | Overtaken | Unreached
+
+
+class Voting:
+    """Leads ballots, and takes part in those of others."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        replicas: Replicas,
+        overlay: Overlay,
+        links: Links,
+        config: Config,
+        clock: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self._store, self._writer, self._replicas = store, writer, replicas
+        self._overlay, self._links, self._config = overlay, links, config
+        self._clock, self._random = clock, random
+        self._leading = trio.Lock()
+        self._round = 0
+
+    # -- leading -----------------------------------------------------------------------------------
+
+    async def take(self, items: Sequence[tuple[Message, str]]) -> list[Decided | Unreached]:
+        """Decide for each item and its would-be taker who has it; at most one ever does."""
+        async with self._leading:  # takers that come here at once need not outbid each other
+            return await self._take(items)
+
+    async def _take(self, items: Sequence[tuple[Message, str]]) -> list[Decided | Unreached]:
+        motions = {
+            motion.id: motion for motion in await self._motions([message for message, _ in items])
+        }
+        for message, taker in items:
+            motions[message.id] = replace(motions[message.id], wanted=taken_by(taker))
+        outcomes: dict[str, Decided | Unreached] = {}
+        for attempt in range(ATTEMPTS_MAX):
+            undecided = [motion for id_, motion in motions.items() if id_ not in outcomes]
+            if not undecided:
+                break
+            if attempt:
+                await trio.sleep(self._random.uniform(0, PAUSE_SECONDS))
+            for id_, outcome in (await self._ballot(undecided)).items():
+                match outcome:
+                    case Moved(voters):
+                        motions[id_] = replace(motions[id_], voters=voters)
+                    case Decided() | Unreached():
+                        outcomes[id_] = outcome
+        return [outcomes.get(message.id, Unreached(0, 0)) for message, _ in items]
+
+    async def _motions(self, messages: Sequence[Message]) -> list[Motion]:
+        """Return motions on items, with their voters; those that have none get theirs first.
+
+        Items of an older version have none, and what lay in another peer's arc when it was stored.
+        """
+        if ids := tuple(m.id for m in messages if not m.header.voters.peers):
+            await self._writer.commit([Assign(ids, Voters(0, self._replicas.holders))])
+            await self._replicas.confirmed()
+        motions = []
+        for message in messages:
+            stored = self._store.find(self._clock(), message.id)
+            header = (message if stored is None else stored.message).header
+            motions.append(Motion(header.id, header.voters, "", header.expires_ms))
+        return motions
+
+    async def _ballot(self, motions: Sequence[Motion]) -> dict[str, Outcome]:
+        """Hold one ballot on each item."""
+        self._round += 1
+        ballot = (self._round, self._overlay.me.id)
+        outcomes: dict[str, Outcome] = {}
+        proposed: dict[str, tuple[Motion, str]] = {}
+        votes = await self._ask([(motion, None) for motion in motions], ballot)
+        for motion in motions:
+            verdict = promised(motion.voters, ballot, motion.wanted, votes[motion.id])
+            if isinstance(verdict, Propose):
+                proposed[motion.id] = (motion, verdict.value)
+            else:
+                outcomes[motion.id] = verdict
+        votes = await self._ask(list(proposed.values()), ballot)
+        for id_, (motion, value) in proposed.items():
+            outcomes[id_] = accepted(motion.voters, ballot, value, votes[id_])
+        latest = [o.round for o in outcomes.values() if isinstance(o, Overtaken)]
+        self._round = min(max([self._round, *latest]), ROUNDS_MAX)
+        return outcomes
+
+    async def _ask(
+        self, questions: Sequence[tuple[Motion, str | None]], ballot: Ballot
+    ) -> dict[str, list[Voted]]:
+        """Ask every voter about the items that it votes on; those that answer have voted."""
+        votes: dict[str, list[Voted]] = {motion.id: [] for motion, _ in questions}
+        ballots: dict[int, list[Vote]] = {}
+        for motion, value in questions:
+            vote = Vote(motion.id, motion.voters, ballot, value, motion.expires_ms)
+            for place in motion.voters.peers:
+                ballots.setdefault(place, []).append(vote)
+
+        async def ask(place: int, asked: list[Vote]) -> None:
+            try:
+                answers = await self._put(place, asked)
+            except (MeteorError, ArmsError) as error:
+                log.debug("the voter at %d does not vote: %s", place, error)
+                return
+            for vote, answer in zip(asked, answers, strict=True):
+                votes[vote.id].append(answer)
+
+        async with trio.open_nursery() as nursery:
+            for place, asked in ballots.items():
+                nursery.start_soon(ask, place, asked)
+        return votes
+
+    async def _put(self, place: int, asked: list[Vote]) -> list[Voted]:
+        if place == self._overlay.me.id:
+            return await self._vote(asked)
+        address = await self._address(place)
+        if address is None:
+            raise MeteorError("nobody is there")
+        answers: list[Voted] = []
+        for i in range(0, len(asked), VOTES_PER_REQUEST_MAX):
+            body = [_vote_wire(vote) for vote in asked[i : i + VOTES_PER_REQUEST_MAX]]
+            reply = await self._links.request(
+                address, "vote", [place, body], self._config.request_seconds
+            )
+            if not isinstance(reply, list) or len(reply) != len(body):
+                raise InputError("what came are no votes")
+            answers += map(_read_voted, reply)
+        return answers
+
+    async def _address(self, place: int) -> str | None:
+        """Return where the peer with a place is, if it is in the ring."""
+        for known in self._overlay.known():
+            if known.peer.id == place:
+                return known.peer.address
+        before = await self._overlay.lookup(place)
+        after = before.successors[0] if before is not None and before.successors else None
+        return after.address if after is not None and after.id == place else None
+
+    # -- who votes ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Replace the voters of what this peer is responsible for when its copies have moved."""
+        while True:
+            await trio.sleep(RENEW_SECONDS)
+            try:
+                for voters in self._other_voters():
+                    while self._replicas.settled and await self._replace(voters):
+                        await trio.lowlevel.checkpoint()
+            except (MeteorError, ArmsError) as error:
+                log.info("voters were not replaced: %s; it will be tried again", error)
+
+    @property
+    def renewing(self) -> bool:
+        """Whether some items are still voted on by peers that need not have them any more."""
+        spans = self._overlay.spans
+        return any(self._store.voted_on_by(v, spans, 1) for v in self._other_voters())
+
+    def _other_voters(self) -> list[str]:
+        current = str(Voters(0, self._replicas.holders))
+        return [voters for voters in self._store.voters() if voters != current]
+
+    async def _replace(self, voters: str) -> bool:
+        """Replace the voters of a page of items; False when there are none, or it can't be done."""
+        current = moved_to(Voters(0, self._replicas.holders))
+        stored = self._store.voted_on_by(voters, self._overlay.spans, VOTES_PER_REQUEST_MAX)
+        motions = await self._motions([entry.message for entry in stored])
+        progress = False
+        async with self._leading:
+            outcomes = await self._ballot([replace(m, wanted=current) for m in motions])
+            for id_, outcome in outcomes.items():
+                progress |= await self._settle(id_, outcome)
+        return progress
+
+    async def _settle(self, id_: str, outcome: Outcome) -> bool:
+        """Write down what was decided about an item; says whether anything was."""
+        match outcome:
+            case Moved(voters):
+                (count,) = await self._writer.commit([Assign((id_,), voters)])
+                return bool(count)
+            case Decided(taker) if taker:
+                return bool(await self.bury(id_, taker))
+            case _:
+                return False
+
+    async def bury(self, id_: str, taker: str) -> int:
+        """Remove an item that has gone to a taker; says whether it was to this one."""
+        stored = self._store.find(self._clock(), id_)
+        credential = "" if stored is None else stored.message.header.credential
+        (taken,) = await self._writer.commit([Take(id_, taker, credential)])
+        return taken
+
+    # -- taking part -------------------------------------------------------------------------------
+
+    async def answer(self, body: Value) -> Value:
+        """Vote, as another peer asks; the votes are on disk when it hears of them."""
+        match body:
+            case [int() as place, list() as wires] if len(wires) <= VOTES_PER_REQUEST_MAX:
+                if place != self._overlay.me.id:
+                    raise InputError(f"the voter at {place} is not here")
+                return [_voted_wire(voted) for voted in await self._vote(map(_read_vote, wires))]
+            case _:
+                raise InputError("what came is no ballot")
+
+    async def _vote(self, asked: Iterable[Vote]) -> list[Voted]:
+        votes = list(asked)
+        granted = await self._writer.commit(votes)
+        return [
+            replace(self._store.voted(vote.id), granted=bool(done))
+            for vote, done in zip(votes, granted, strict=True)
+        ]
+
+
+def _vote_wire(vote: Vote) -> Value:
+    return [vote.id, vote.voters.to_wire(), vote.ballot, vote.value, vote.expires_ms]
+
+
+def _read_vote(wire: Value) -> Vote:
+    match wire:
+        case [str() as id_, voters, ballot, str() | None as value, int() as expires_ms] if (
+            0 <= expires_ms <= TIME_MS_MAX
+        ):
+            return Vote(id_, Voters.from_wire(voters), _read_ballot(ballot), value, expires_ms)
+        case _:
+            raise InputError("what came is no ballot")
+
+
+def _voted_wire(voted: Voted) -> Value:
+    return [
+        voted.voters.to_wire(),
+        voted.promised,
+        voted.accepted,
+        voted.value,
+        voted.taker,
+        voted.granted,
+    ]
+
+
+def _read_voted(wire: Value) -> Voted:
+    match wire:
+        case [
+            voters,
+            promised_,
+            accepted_,
+            str() as value,
+            str() | None as taker,
+            bool() as granted,
+        ]:
+            return Voted(
+                Voters.from_wire(voters),
+                _read_ballot(promised_),
+                _read_ballot(accepted_),
+                value,
+                taker,
+                granted,
+            )
+        case _:
+            raise InputError("what came is no vote")
+
+
+def _read_ballot(wire: Value) -> Ballot:
+    match wire:
+        case [int() as round_, int() as leader] if 0 <= round_ <= ROUNDS_MAX and 0 <= leader <= TOP:
+            return round_, leader
+        case _:
+            raise InputError("what came is no ballot")
