@@ -170,7 +170,8 @@ async def take_what_one_can(client: Ring) -> list[str]:
         try:
             consumed = await client.consume("degree=*", limit=5)
         except RemoteError as error:
-            assert "peers that have a say in who gets it can be reached" in str(error)
+            if "peers that have a say in who gets it can be reached" not in str(error):
+                raise
             break
         taken += [item.text for item in consumed.items]
         if not consumed.items:
