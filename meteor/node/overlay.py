@@ -148,8 +148,8 @@ class Overlay:
     async def depart(self) -> None:
         """Tell both neighbours that this peer is gone for good."""
         around = neighbours_wire(self.neighbours())
-        neighbours = {peer for peer in (self.predecessor, self.successor) if peer is not None}
-        for peer in neighbours:
+        neighbours = (self.predecessor, self.successor)
+        for peer in dict.fromkeys(peer for peer in neighbours if peer is not None):
             try:
                 await self._request(peer.address, "departed", around)
             except MeteorError as error:
