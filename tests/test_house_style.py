@@ -28,6 +28,7 @@ SHELLS = {
     "meteor/config.py",
     "meteor/elements.py",
     "meteor/node",
+    "meteor/simulation",
     "meteor/transport",
     "meteor/background.py",
 }

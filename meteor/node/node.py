@@ -36,7 +36,7 @@ from meteor.node.router import Router
 from meteor.node.service import Service
 from meteor.node.sessions import Session, Sessions
 from meteor.node.voting import Voting
-from meteor.node.writer import Writer
+from meteor.node.writer import Pace, Writer
 from meteor.ring.arcs import RING_SIZE, size
 from meteor.ring.questions import Peer
 from meteor.transport.channel import Channel, Hello, accepted
@@ -73,13 +73,12 @@ class Node:
         network: Network | None = None,
         clock: Callable[[], int] = wall_clock_ms,
         random: Random | None = None,
-        *,
-        threads: bool = True,
+        pace: Pace | None = None,
     ) -> None:
         self.config, self.space = config, space
         self._network: Network = network or TcpNetwork()
         self._clock, self._random = clock, random or SystemRandom()
-        self._threads = threads
+        self._pace = pace
         self._started_ms = clock()
         self._left = trio.Event()
         self._connections = 0
@@ -144,7 +143,7 @@ class Node:
     def _assemble(self, me: Peer, store: Store) -> None:
         gate, clock = Gate(), self._clock
         self.me, self.store = me, store
-        self._writer = Writer(store, clock, in_thread=self._threads)
+        self._writer = Writer(store, clock, self._pace)
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._sessions = Sessions(me.address, self._links)
         copier = Copier(self.space, store, clock)
@@ -369,7 +368,7 @@ class Node:
             "id": self.me.id,
             "address": self.me.address,
             "version": VERSION,
-            "pid": os.getpid(),
+            "pid": os.getpid() if self._pace is None else 0,
             "space": self.space.name,
             "up_seconds": round((self._clock() - self._started_ms) / 1000, 1),
             "low": overlay.low,

@@ -7,6 +7,7 @@ arrived meanwhile in its next group.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import trio
 
@@ -21,11 +22,23 @@ GROUPS_PER_COMMIT_MAX = 2048
 """One transaction's share, so that the first of a long queue is not kept waiting for the last."""
 
 
-class Writer:
-    """The one writer of a store."""
+class Pace(Protocol):
+    """How long a simulated disk takes. What is written is safe when `finish` returns."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], *, in_thread: bool = True) -> None:
-        self._store, self._clock, self._in_thread = store, clock, in_thread
+    async def begin(self) -> None:
+        """Wait before a transaction is written."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until the transaction that was written is safe."""
+        ...
+
+
+class Writer:
+    """The one writer of a store; in a thread, or at the pace of a simulated disk."""
+
+    def __init__(self, store: Store, clock: Callable[[], int], pace: Pace | None = None) -> None:
+        self._store, self._clock, self._pace = store, clock, pace
         self._send, self._receive = trio.open_memory_channel[_Group](GROUPS_QUEUED_MAX)
         self._thread = trio.CapacityLimiter(1)
 
@@ -55,12 +68,14 @@ class Writer:
     async def _write(self, groups: list[_Group]) -> None:
         now_ms, writes = self._clock(), [group.writes for group in groups]
         try:
-            if self._in_thread:
+            if self._pace is None:
                 results = await trio.to_thread.run_sync(
                     self._store.apply, now_ms, writes, limiter=self._thread
                 )
             else:
+                await self._pace.begin()
                 results = self._store.apply(now_ms, writes)
+                await self._pace.finish()
             for group, result in zip(groups, results, strict=True):
                 group.results = result
         except StoreError as error:

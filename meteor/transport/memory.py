@@ -2,16 +2,23 @@
 
 Whatever is sent arrives after a latency drawn from the seed, on a grid of milliseconds so that
 events tie as they do in life. A stream is ordered and loses nothing, as TCP's are; a cut link stays
-silent in both directions, as a network does, until it is healed: not even an end is heard of.
+silent, in one direction or both, as a network does, until it is healed: not even an end is heard
+of.
+
+A `Meddler` may do worse than TCP: lose, repeat and reorder the frames of a stream. Within one
+connection that does not happen; but connections break, and what was asked is asked again over
+another, with the same effect on whoever must bear it.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Protocol
 
 import trio
 
@@ -24,15 +31,28 @@ BUFFER_BYTES_MAX = 1024 * 1024
 GRID_SECONDS = 0.001
 
 
+class Meddler(Protocol):
+    """Sees, and may change, what is on its way."""
+
+    def passing(self, source: str, target: str, data: bytes, first: bool) -> Sequence[bytes] | None:
+        """Return what arrives instead of some bytes, each piece in its own time; None: as sent.
+
+        `first` are the first bytes of a direction: the greeting.
+        """
+        ...
+
+
 class MemoryNetwork:
     """Streams between addresses of one process."""
+
+    meddler: Meddler | None = None
 
     def __init__(self, seed: int = 0, latency_seconds: tuple[float, float] = (0.0, 0.0)) -> None:
         self._random = Random(f"network {seed}")
         self._latency_seconds = latency_seconds
         self._listeners: dict[str, Callable[[MemoryStream], None]] = {}
         self._open: dict[MemoryStream, None] = {}  # in the order of their opening, unlike a set
-        self._cut: set[frozenset[str]] = set()
+        self._cut: set[tuple[str, str]] = set()  # from, to
         self._healed = trio.Event()
 
     def host(self, address: str) -> HostNetwork:
@@ -41,11 +61,18 @@ class MemoryNetwork:
 
     def cut(self, a: str, b: str) -> None:
         """Silence the link between two addresses."""
-        self._cut.add(frozenset((a, b)))
+        self._cut |= {(a, b), (b, a)}
 
-    def heal(self) -> None:
-        """Restore every link that was cut."""
-        self._cut.clear()
+    def cut_one_way(self, source: str, target: str) -> None:
+        """Silence the link in one direction."""
+        self._cut.add((source, target))
+
+    def heal(self, a: str = "", b: str = "") -> None:
+        """Restore every link that was cut, or the one between two addresses."""
+        if a:
+            self._cut -= {(a, b), (b, a)}
+        else:
+            self._cut.clear()
         self._healed.set()
         self._healed = trio.Event()
         for stream in self._open:
@@ -60,9 +87,14 @@ class MemoryNetwork:
         for stream in [stream for stream in self._open if stream.here == address]:
             stream.reset()
 
-    def is_cut(self, a: str, b: str) -> bool:
-        """Say whether the link between two addresses is silent."""
-        return frozenset((a, b)) in self._cut
+    def reset(self, a: str, b: str) -> None:
+        """Break every stream between two addresses, at both ends."""
+        for stream in [s for s in self._open if (s.here, s.there) == (a, b)]:
+            stream.reset()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Say whether nothing comes from one address to another."""
+        return (source, target) in self._cut
 
     def latency(self) -> float:
         """Draw a latency, on the grid."""
@@ -85,7 +117,7 @@ class MemoryNetwork:
         """Open a stream between two addresses."""
         parse_address(address)
         await trio.sleep_until(self.arrival())
-        while self.is_cut(source, address):
+        while self.is_cut(source, address) or self.is_cut(address, source):
             await self._healed.wait()
         accept = self._listeners.get(address)
         if accept is None:
@@ -159,7 +191,8 @@ class MemoryStream(trio.abc.Stream):
         self.here, self.there = here, there
         self.other: MemoryStream = self
         self._network = network
-        self._arriving: deque[tuple[float, memoryview]] = deque()  # no bytes: the end
+        self._arriving: deque[tuple[float, int, memoryview]] = deque()  # no bytes: the end
+        self._pieces = 0  # that were ever on their way here
         self._buffered = 0
         self._changed = trio.Event()
         self._closed = self._reset = False
@@ -226,7 +259,7 @@ class MemoryStream(trio.abc.Stream):
 
     @property
     def _is_cut(self) -> bool:
-        return self._network.is_cut(self.here, self.there)
+        return self._network.is_cut(self.there, self.here)
 
     def _must_be_open(self) -> None:
         if self._closed:
@@ -241,16 +274,32 @@ class MemoryStream(trio.abc.Stream):
             self._must_be_open()
 
     def _arrive(self, data: bytes) -> None:
-        earliest = self._arriving[-1][0] if self._arriving else 0.0
-        self._arriving.append((max(self._network.arrival(), earliest), memoryview(data)))
-        self._buffered += len(data)
+        meddler, first = self._network.meddler, not self._pieces
+        pieces = meddler.passing(self.there, self.here, data, first) if meddler and data else None
+        if pieces is None:
+            earliest = self._arriving[-1][0] if self._arriving else 0.0
+            self._put(max(self._network.arrival(), earliest), data)
+        for piece in pieces or ():  # whole frames, so they may overtake each other
+            self._put(self._network.arrival(), piece)
         self.wake()
 
+    def _put(self, when: float, data: bytes) -> None:
+        self._pieces += 1
+        if self._arriving and self._arriving[-1][0] > when:
+            begun = self._arriving[0][1] < 0  # a frame that was read in part stays the first
+            head = self._arriving.popleft() if begun else None
+            ordered = list(self._arriving)
+            insort(ordered, (when, self._pieces, memoryview(data)), key=lambda piece: piece[:2])
+            self._arriving = deque(ordered if head is None else [head, *ordered])
+        else:
+            self._arriving.append((when, self._pieces, memoryview(data)))
+        self._buffered += len(data)
+
     def _take(self, max_bytes: int | None) -> bytes:
-        when, data = self._arriving.popleft()
+        when, number, data = self._arriving.popleft()
         taken = data[:max_bytes]
         if len(taken) < len(data) or not data:  # the end stays, to be read again
-            self._arriving.appendleft((when, data[len(taken) :]))
+            self._arriving.appendleft((when, -abs(number), data[len(taken) :]))
         self._buffered -= len(taken)
         self.other.wake()
         return bytes(taken)

@@ -80,7 +80,7 @@ class TestRing:
             self.network(listen),
             clock=virtual_clock_ms if in_memory else wall_clock_ms,
             random=Random(f"{name} {self.seed}"),
-            threads=not in_memory,
+            pace=AtOnce() if in_memory else None,
         )
         self.nodes[name] = node
         self.addresses[name] = await self.nursery.start(self._run, name, node)
@@ -126,6 +126,16 @@ class TestRing:
             while self.unsettled():  # noqa: ASYNC110 - what settles it is spread over the peers
                 await trio.sleep(0.02)
         assert self.unsettled() == []
+
+
+class AtOnce:
+    """A disk that takes no time."""
+
+    async def begin(self) -> None:
+        pass
+
+    async def finish(self) -> None:
+        pass
 
 
 def virtual_clock_ms() -> int:

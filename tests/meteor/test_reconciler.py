@@ -19,7 +19,7 @@ from meteor.node.reconciler import Reconciler
 from meteor.node.writer import Writer
 from meteor.ring.arcs import WHOLE, Spans, arc, contains
 from meteor.transport.frames import FrameDecoder, encode
-from tests.meteor.rings import SPACE
+from tests.meteor.rings import SPACE, AtOnce
 
 NOW, LATER = 1_000, 10**12
 
@@ -29,7 +29,7 @@ class Side:
 
     def __init__(self, path: Path) -> None:
         self.store = Store(path, SPACE, sync="normal")
-        self.writer = Writer(self.store, lambda: NOW, in_thread=False)
+        self.writer = Writer(self.store, lambda: NOW, AtOnce())
         copier = Copier(SPACE, self.store, lambda: NOW)
         self.reconciler = Reconciler(self.store, copier, self.writer, lambda: NOW)
         self.requests: list[str] = []

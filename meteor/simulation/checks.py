@@ -1,0 +1,107 @@
+"""Checkers: what must hold, judged by the clients' log and by a look at every peer.
+
+Each has a name and is counted, so that a report says what was checked and how often. A violation
+ends the simulation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from arms.profile import Profile
+from meteor.ring.invariants import violations
+from meteor.simulation.workload import EXPIRY_SLACK_SECONDS, Item, Log, Query
+from meteor.simulation.world import CONFIG, World
+
+LATE_SECONDS = 30.0
+"""Repeated and late frames may bring a post to a peer so long after its client was answered: what
+was deleted before the post's own answer came is not judged."""
+
+
+class Violation(Exception):  # noqa: N818 - it reads as what it is
+    """Something that must hold does not."""
+
+    def __init__(self, checker: str, words: str) -> None:
+        super().__init__(words)
+        self.checker, self.at_seconds = checker, trio.current_time()
+
+
+class Checks:
+    """All checkers of one simulation."""
+
+    def __init__(self, world: World, log: Log) -> None:
+        self.counts: dict[str, int] = {}
+        self.log = log
+        self._world = world
+        self._profiles: dict[int, Profile] = {}
+
+    def _evaluate(self, checker: str, problems: list[str]) -> None:
+        self.counts[checker] = self.counts.get(checker, 0) + 1
+        if problems:
+            raise Violation(checker, "\n".join(problems[:10]))
+
+    # -- the ring --------------------------------------------------------------------------------
+
+    def ring_is_sound(self) -> None:
+        """Zave's predicates: one ordered ring, and lists that lead into it."""
+        found = violations(self._world.members(), CONFIG.successors)
+        self._evaluate("the ring is one, and in order (Zave)", found)
+
+    def ring_is_whole(self) -> None:
+        """At rest: neighbours are right, and each identifier has one owner."""
+        self._evaluate("each identifier has one owner", self._world.unsettled())
+
+    def copies_are_made(self) -> None:
+        """At rest: all copies are there, and nobody is waited for."""
+        found = self._world.uncopied() + self._world.doubts()
+        self._evaluate("copies are made again, and doubts end", found)
+
+    # -- the content -----------------------------------------------------------------------------
+
+    def query(self, asked: Query, *, last: bool = False) -> None:
+        """Judge an answer: nothing is missing that must be there, nothing there that is gone."""
+        wanted = Profile.parse(asked.interest)
+        matching = [i for i in self.log.items.values() if wanted.selects(self._profile(i))]
+        if asked.complete and not asked.doubted:
+            missing = [i for i in matching if i.number not in asked.found and must(i, asked, last)]
+            self._evaluate(
+                "a complete answer is complete",
+                [f"{asked} lacks {item}" for item in missing],
+            )
+        back = [i for i in matching if i.number in asked.found and must_not(i, asked)]
+        self._evaluate(
+            "nothing deleted, taken or expired comes back",
+            [f"{asked} has {item}" for item in back],
+        )
+
+    def takers(self) -> None:
+        """See that no item was given to two takers."""
+        twice = [i for i in self.log.items.values() if len(i.takers) > 1]
+        self._evaluate("an item has one taker", [f"{item} has two" for item in twice])
+
+    def _profile(self, item: Item) -> Profile:
+        if item.number not in self._profiles:
+            self._profiles[item.number] = Profile.parse(item.profile)
+        return self._profiles[item.number]
+
+
+def must(item: Item, asked: Query, last: bool) -> bool:
+    """Say whether a complete answer must have an item.
+
+    What was acknowledged in doubt only the last answer must have, when nobody is waited for.
+    """
+    return (
+        item.acked < asked.began
+        and (last or not item.doubted)
+        and item.doomed > asked.ended
+        and item.posted + item.ttl - EXPIRY_SLACK_SECONDS > asked.ended
+    )
+
+
+def must_not(item: Item, asked: Query) -> bool:
+    """Say whether no answer may have an item."""
+    acked = item.acked if item.acked < math.inf else item.posted + LATE_SECONDS
+    expired = acked + item.ttl + EXPIRY_SLACK_SECONDS < asked.began
+    return item.gone < asked.began or expired
