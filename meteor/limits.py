@@ -89,6 +89,9 @@ VOTES_PER_REQUEST_MAX = 256
 CONSUME_CANDIDATES = 8
 """Items looked at in one round of a take; under contention another round finds others."""
 
+CONSUMES_REMEMBERED_MAX = 1024
+"""Takes of which a peer still knows the answer, if it is asked the same again."""
+
 CONSUME_ROUNDS_MAX = 32
 """Rounds of a take before it says that others were quicker every time."""
 

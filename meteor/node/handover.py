@@ -103,6 +103,24 @@ class Handover:
         await self._drop_foreign()
         return True
 
+    async def bring_home(self, low: int) -> None:
+        """Bring what this peer was responsible for in its last life, from `low` on, to its owners.
+
+        Others have answered for it meanwhile, and wait for what this one may know.
+        """
+        overlay = self._overlay
+        while overlay.low is not None and between(low, overlay.low, overlay.me.id):
+            try:
+                before = await overlay.lookup((low + 1) % RING_SIZE)
+                owner = before.successors[0] if before is not None and before.successors else None
+                if owner is None or not between(low, owner.id, overlay.me.id):
+                    return
+                await self._hand_over(owner, low, owner.id, lambda: None)
+                low = owner.id
+            except (MeteorError, ArmsError) as error:
+                log.info("what lay here is not brought home yet: %s", error)
+                await trio.sleep(RETRY_SECONDS)
+
     async def _give_to_predecessors(self) -> None:
         """Hand over what lies in this peer's arc and is another's: the far end first.
 

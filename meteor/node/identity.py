@@ -13,8 +13,11 @@ from pathlib import Path
 from meteor.errors import ConfigError, FolderInUse
 from meteor.ring.questions import Peer
 
-KNOWN_PEERS_KEPT = 16
-"""Addresses remembered for the next start, when those in the configuration may be gone."""
+KNOWN_PEERS_KEPT = 64
+"""Peers remembered for the next start, when those in the configuration may be gone."""
+
+NOWHERE = -1
+"""The place of a peer of which only the address is known."""
 
 
 @contextmanager
@@ -43,8 +46,10 @@ class Identity:
 
     id: int | None = None
     """Its place on the ring, if it had one."""
-    known: tuple[str, ...] = ()
-    """Addresses of peers that it knew."""
+    low: int | None = None
+    """Where its arc began, if it was responsible for one."""
+    known: tuple[Peer, ...] = ()
+    """Peers that it knew."""
     lost: tuple[Peer, ...] = ()
     """Peers that had gone without a word, and may be a ring of their own."""
 
@@ -54,9 +59,13 @@ def load(folder: Path) -> Identity:
     file = folder / "peer.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        lost = tuple(Peer(int(id_), str(address)) for id_, address in content.get("lost", ()))
-        known = tuple(str(address) for address in content["known"])
-        return Identity(int(content["id"]), known, lost)
+        low = content.get("low")
+        return Identity(
+            int(content["id"]),
+            None if low is None else int(low),
+            tuple(_peer(entry) for entry in content["known"]),
+            tuple(_peer(entry) for entry in content.get("lost", ())),
+        )
     except FileNotFoundError:
         return Identity()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -65,13 +74,24 @@ def load(folder: Path) -> Identity:
         ) from error
 
 
+def _peer(entry: object) -> Peer:
+    match entry:
+        case [int() as id_, str() as address]:
+            return Peer(id_, address)
+        case str() as address:  # as version 0.1 noted it
+            return Peer(NOWHERE, address)
+        case _:
+            raise ValueError(f"{entry!r} is no peer")
+
+
 def save(folder: Path, identity: Identity) -> None:
     """Remember who the peer is; whole, or not at all."""
     file = folder / "peer.json"
     new = file.with_suffix(".new")
     content = {
         "id": identity.id,
-        "known": list(identity.known[:KNOWN_PEERS_KEPT]),
+        "low": identity.low,
+        "known": [[peer.id, peer.address] for peer in identity.known[:KNOWN_PEERS_KEPT]],
         "lost": [[peer.id, peer.address] for peer in identity.lost],
     }
     new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

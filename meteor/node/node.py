@@ -37,8 +37,8 @@ from meteor.node.service import Service
 from meteor.node.sessions import Session, Sessions
 from meteor.node.voting import Voting
 from meteor.node.writer import Pace, Writer
-from meteor.ring.arcs import RING_SIZE, size
-from meteor.ring.questions import Peer
+from meteor.ring.arcs import RING_SIZE, arc, size
+from meteor.ring.questions import Peer, between
 from meteor.transport.channel import Channel, Hello, accepted
 from meteor.transport.frames import Value
 from meteor.transport.network import Network, format_address, parse_address
@@ -101,15 +101,17 @@ class Node:
             self._links = Links(self._network, self._hello, self.config.request_seconds)
             await nursery.start(self._links.run)
             past = identity.load(folder)
-            contacts = [a for a in dict.fromkeys((*self.config.join, *past.known)) if a != address]
+            noted = (peer.address for peer in past.known)
+            contacts = [a for a in dict.fromkeys((*self.config.join, *noted)) if a != address]
             through = await self._discover(contacts)
             place = await self._place(past.id, through)
             self._assemble(Peer(place, address), store)
-            for peer in past.lost:
-                self.overlay.lost.add(peer, trio.current_time())
             nursery.start_soon(self._writer.run)
             await nursery.start(self._sessions.run)
-            await self._enter(through)
+            self._past_low = past.low
+            if past.low is not None:
+                self.overlay.past = arc(past.low, place)
+            await self._enter(through, past)
             self._serving = True
             self.overlay.recover = self._replicas.recover
             for task in (self.overlay, self._replicas, self._handover, self._voting):
@@ -117,10 +119,14 @@ class Node:
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._remember, folder)
             reunion = Reunion(
-                self.overlay, self.config, self._random, lambda: identity.load(folder).known
+                self.overlay,
+                self.config,
+                self._random,
+                lambda: [peer.address for peer in identity.load(folder).known],
             )
             nursery.start_soon(reunion.run)
             await self._responsible()
+            nursery.start_soon(self._bring_home, folder)
             task_status.started(address)
             await self._left.wait()
             await trio.sleep(GOODBYE_SECONDS)
@@ -214,11 +220,13 @@ class Node:
             return False
         return True
 
-    async def _enter(self, through: str | None) -> None:
-        if through is None:
-            self.overlay.begin()
-        else:
+    async def _enter(self, through: str | None, past: identity.Identity) -> None:
+        for peer in past.lost:
+            self.overlay.lost.add(peer, trio.current_time())
+        if through is not None:
             await self.overlay.join(through)
+        else:
+            self.overlay.begin(past.low, past.known)
 
     async def _responsible(self) -> None:
         """Wait until this peer has its arc; it is a member before that, so not for ever."""
@@ -226,18 +234,34 @@ class Node:
             while self.overlay.low is None:
                 await self.overlay.changed.wait()
 
+    async def _bring_home(self, folder: Path) -> None:
+        if self._past_low is not None:
+            await self._handover.bring_home(self._past_low)
+            self._past_low = None
+            self.overlay.past = ()
+            self._note(folder)
+
     async def _remember(self, folder: Path) -> None:
-        """Note whom this peer knows; when it is alone, the last ones stay noted."""
         while True:
             changed = self.overlay.changed
-            known = tuple(known.peer.address for known in self.overlay.known())
-            lost = self.overlay.lost.peers
-            try:
-                known = known or identity.load(folder).known
-                identity.save(folder, identity.Identity(self.me.id, known, lost))
-            except OSError as error:
-                log.warning("can't note the peers known in %s: %s", folder, error.strerror)
+            self._note(folder)
             await changed.wait()
+
+    def _note(self, folder: Path) -> None:
+        """Note who this peer is and whom it knows; when it is alone, the last ones stay noted.
+
+        What it had in its last life is its own until it has been brought home.
+        """
+        overlay = self.overlay
+        known = tuple(known.peer for known in overlay.known())
+        low, past = overlay.low, self._past_low
+        if low is None or (past is not None and between(past, low, self.me.id)):
+            low = past
+        try:
+            known = known or identity.load(folder).known
+            identity.save(folder, identity.Identity(self.me.id, low, known, overlay.lost.peers))
+        except OSError as error:
+            log.warning("can't note the peers known in %s: %s", folder, error.strerror)
 
     async def _sweep(self) -> None:
         while True:

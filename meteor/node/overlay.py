@@ -8,7 +8,7 @@ has been handed over. Until then its successor keeps answering for the arc.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ import trio
 from meteor.config import Config
 from meteor.errors import ConfigError, InputError, MeteorError, NoRing, Refused
 from meteor.node.errands import read_peer
+from meteor.node.identity import NOWHERE
 from meteor.node.links import Links
 from meteor.node.overlay_wire import (
     neighbours_wire,
@@ -25,7 +26,7 @@ from meteor.node.overlay_wire import (
     read_step,
     step_wire,
 )
-from meteor.ring.arcs import RING_SIZE, Spans, arc, intersect, subtract
+from meteor.ring.arcs import RING_SIZE, Spans, arc, intersect, subtract, union
 from meteor.ring.chord import Chord, IdTaken
 from meteor.ring.doubts import Doubts, Lost
 from meteor.ring.fingers import Known
@@ -73,6 +74,8 @@ class Overlay:
         """Gets the copies of an arc before this peer takes it over."""
         self.lost = Lost()
         """Peers that went without a word, and what was taken over from them."""
+        self.past: Spans = ()
+        """What this peer was responsible for in its last life, until that is brought home."""
         self.leaving = False
         """On its way out: it no longer offers itself as a neighbour, nor accepts an arc."""
         self.changed = trio.Event()
@@ -129,9 +132,17 @@ class Overlay:
 
     # -- joining and leaving -----------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Be the first peer, responsible for everything."""
+    def begin(self, low: int | None = None, known: Sequence[Peer] = ()) -> None:
+        """Be the first peer, responsible for everything.
+
+        `low` is where this peer's arc began in its last life, and `known` are those that it knew:
+        the others of that ring may be on their way back, and know more.
+        """
         log.info("first peer of a new ring, at %s", self.me.address)
+        for peer in known:
+            if peer.id != NOWHERE:
+                self.lost.add(peer, trio.current_time())
+        self.low = low
         self._take_over_everything()
 
     async def join(self, through: str) -> None:
@@ -165,7 +176,8 @@ class Overlay:
             raise InputError("this peer is leaving the ring and takes over nothing")
         if high not in (self.me.id, self.low):
             raise InputError(f"the arc up to {high} does not adjoin this peer's")
-        self.lost.handed(self.me, self.spans, arc(low, high), doubts)
+        before = union((*self.spans, *self.past))
+        self.lost.handed(before, arc(low, high), doubts, trio.current_time())
         mine, me = self.low, self.me.id
         everything = mine == me
         if mine is None or (not everything and (high == mine or between(low, mine, high))):

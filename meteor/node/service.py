@@ -6,6 +6,7 @@ every responsible peer has spoken, asks again for what is missing, and answers w
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -20,6 +21,7 @@ from meteor.errors import InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
     CONSUME_ROUNDS_MAX,
+    CONSUMES_REMEMBERED_MAX,
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
@@ -46,6 +48,7 @@ class Service:
     ) -> None:
         self._space, self._router, self._clock = space, router, clock
         self._random, self._address, self._post_seconds = random, address, post_seconds
+        self._taken: OrderedDict[str, _Taken] = OrderedDict()
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client."""
@@ -155,13 +158,29 @@ class Service:
     # -- consuming ---------------------------------------------------------------------------------
 
     async def _consume(self, client: str, wire: object, seconds: float) -> Value:
+        """Take items for one taker; asked again, it gets the same ones, and takes no others."""
+        message = self._retrieval(client, wire)
+        known = self._taken.get(message.id)
+        if known is None:
+            known = self._taken[message.id] = _Taken()
+            if len(self._taken) > CONSUMES_REMEMBERED_MAX:
+                self._taken.popitem(last=False)
+            try:
+                known.answer = await self._take_some(message, seconds)
+            finally:
+                known.done.set()
+        await known.done.wait()
+        if known.answer is None:
+            raise RemoteError("this was asked before, and did not come to an end; ask anew")
+        return known.answer
+
+    async def _take_some(self, message: Message, seconds: float) -> Value:
         """Take items for one taker: found first, then taken by id where they lie.
 
         Many takers may find the same item; it is given to the first that asks for it. The others go
         on with the next candidates, and look again when all were gone. Items that can't be given
         away, because too few of those who vote on them can be reached, are passed over.
         """
-        message = self._retrieval(client, wire)
         wanted = message.modifiers.limit or 1
         deadline = trio.current_time() + seconds
         taken: list[Found] = []
@@ -233,6 +252,14 @@ class Service:
         (answer,) = await self._router.ask([Errand(Survey(), WHOLE)], seconds)
         left = missing(Errand(Survey(), WHOLE).members(self._space), WHOLE, answer.covered)
         return [answer.reports, not left, size(left) / size(WHOLE)]
+
+
+class _Taken:
+    """What a taker got, for when it asks again."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.answer: Value = None
 
 
 def found_wire(found: Found) -> Value:

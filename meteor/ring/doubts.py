@@ -27,6 +27,7 @@ class Lost:
     def __init__(self) -> None:
         self._since: dict[Peer, float] = {}
         self._doubts: dict[Peer, Spans] = {}
+        self._doubted: dict[Peer, float] = {}  # since when
 
     @property
     def peers(self) -> tuple[Peer, ...]:
@@ -47,11 +48,13 @@ class Lost:
         """Hear that a peer will not come back, so that nothing is to be expected of it."""
         self._since.pop(peer, None)
         self._doubts.pop(peer, None)
+        self._doubted.pop(peer, None)
 
     def expire(self, now: float) -> None:
         """Wait no longer for those that were lost long ago."""
-        for peer in [p for p, since in self._since.items() if since + LOST_SECONDS <= now]:
-            self.gone(peer)
+        for dates in (self._since, self._doubted):
+            for peer in [p for p, since in dates.items() if since + LOST_SECONDS <= now]:
+                self.gone(peer)
 
     # -- doubts ----------------------------------------------------------------------------------
 
@@ -63,42 +66,40 @@ class Lost:
         taken = arc(after, upto)
         lost = [peer for peer in self._since if contains(taken, peer.id)]
         for peer in sorted(lost, key=lambda peer: (peer.id - after - 1) % RING_SIZE):
-            self._doubt(peer, arc(after, peer.id))
+            self._doubt(peer, arc(after, peer.id), now)
             after = peer.id
         if after != upto:
-            nobody = Peer(upto, UNKNOWN)
-            self.add(nobody, now)
-            self._doubt(nobody, arc(after, upto))
+            self._doubt(Peer(upto, UNKNOWN), arc(after, upto), now)
 
     def doubts(self, spans: Spans) -> dict[Peer, Spans]:
         """Return the doubts about spans, by the peer that is waited for."""
         found = {peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()}
         return {peer: doubted for peer, doubted in found.items() if doubted}
 
-    def handed(self, me: Peer, mine: Spans, taken: Spans, giver: Doubts) -> None:
-        """Take spans in from a peer with doubts of its own; `mine` is what I had before.
+    def handed(self, mine: Spans, taken: Spans, giver: Doubts, now: float) -> None:
+        """Take spans in from a peer with doubts of its own.
 
-        About what both of us had, there is doubt only if both have it. About what is new to me
-        there is the giver's. That I was lost myself is no doubt to me.
+        `mine` is what I had before, in this life or the last. About what both of us had, there is
+        doubt only if both have it. About what is new to me there is the giver's.
         """
-        theirs = {peer: spans for peer, spans in giver.items() if peer != me}
-        settled = subtract(
-            intersect(taken, mine), union(s for part in theirs.values() for s in part)
-        )
+        doubted = union(span for spans in giver.values() for span in spans)
+        settled = subtract(intersect(taken, mine), doubted)
         self._keep({peer: subtract(spans, settled) for peer, spans in self._doubts.items()})
-        for peer, spans in theirs.items():
+        for peer, spans in giver.items():
             if fresh := subtract(intersect(spans, taken), mine):
-                self._doubt(peer, fresh)
+                self._doubt(peer, fresh, now)
 
     def hold(self, spans: Spans) -> None:
         """Have doubts about nothing but these spans: the rest is somebody else's now."""
         self._keep({peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()})
 
-    def _doubt(self, peer: Peer, spans: Spans) -> None:
+    def _doubt(self, peer: Peer, spans: Spans, now: float) -> None:
         self._doubts[peer] = union((*self._doubts.get(peer, ()), *spans))
+        self._doubted.setdefault(peer, now)
 
     def _keep(self, doubts: Doubts) -> None:
         self._doubts = {peer: spans for peer, spans in doubts.items() if spans}
+        self._doubted = {peer: self._doubted[peer] for peer in self._doubts}
 
 
 UNKNOWN = "unknown"

@@ -1,9 +1,9 @@
 """The nemesis makes things go wrong, one after the other, within what the ring promises to bear.
 
-A post is acknowledged by two of three copies. So of peers that die alone, the next may die only when
-the copies have been made again, or the first is back with its disk. All may die at once, since all
-come back. The same holds for peers that leave in good order, and for the network in two parts: the
-next fault comes when the ring is whole again. That it becomes whole is itself checked.
+A post is acknowledged by two of three copies. So of peers that die alone, the next may die only
+when the copies have been made again, or the first is back with its disk. All may die at once, since
+all come back. The same holds for peers that leave in good order, and for the network in two parts:
+the next fault comes when the ring is whole again. That it becomes whole is itself checked.
 """
 
 from __future__ import annotations

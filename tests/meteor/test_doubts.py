@@ -37,19 +37,19 @@ def test_a_part_whose_peer_nobody_remembers_is_in_doubt_all_the_same() -> None:
 
 def test_doubt_ends_where_somebody_hands_over_who_has_none() -> None:
     lost = lost_both()
-    lost.handed(ME, arc(50, 300), arc(50, 100), {})
+    lost.handed(arc(50, 300), arc(50, 100), {}, 3.0)
     assert lost.doubts(arc(0, 300)) == {B: arc(100, 200)}
 
 
 def test_doubt_stays_where_both_sides_have_it() -> None:
     lost = lost_both()
-    lost.handed(ME, arc(50, 300), arc(50, 200), {A: arc(50, 100)})
+    lost.handed(arc(50, 300), arc(50, 200), {A: arc(50, 100)}, 3.0)
     assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
 
 
 def test_the_doubt_about_what_is_new_to_me_is_the_givers() -> None:
     lost = Lost()
-    lost.handed(ME, (), arc(50, 300), {A: arc(50, 100), ME: arc(200, 300)})
+    lost.handed(arc(200, 300), arc(50, 300), {A: arc(50, 100), ME: arc(200, 300)}, 0.0)
     assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
 
 
@@ -64,7 +64,7 @@ def test_a_peer_that_will_not_come_back_is_not_waited_for() -> None:
     lost.gone(B)
     assert lost.peers == (A,)
     assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
-    lost.expire(1.0 + LOST_SECONDS)
+    lost.expire(2.0 + LOST_SECONDS)
     assert lost.peers == ()
     assert union(lost.doubts(arc(0, 300))) == ()
 
