@@ -65,7 +65,13 @@ class Checks:
         wanted = Profile.parse(asked.interest)
         matching = [i for i in self.log.items.values() if wanted.selects(self._profile(i))]
         if asked.complete and not asked.doubted:
-            missing = [i for i in matching if i.number not in asked.found and must(i, asked, last)]
+            missing = [
+                item
+                for item in matching
+                if item.number not in asked.found
+                and must(item, asked, last)
+                and not any(take.selects(self._profile(item)) for take in self.log.takes.values())
+            ]
             self._evaluate(
                 "a complete answer is complete",
                 [f"{asked} lacks {item}" for item in missing],

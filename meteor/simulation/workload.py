@@ -65,6 +65,8 @@ class Log:
     def __init__(self) -> None:
         self.items: dict[int, Item] = {}
         self.counts: dict[str, int] = {}
+        self.takes: dict[str, Profile] = {}
+        """What clients are just trying to take: it may be gone already."""
         self.on_query: Callable[[Query], None] = lambda _: None
 
     def new(self, random: Random) -> Item:
@@ -164,6 +166,7 @@ class Worker:
         wanted = Profile.parse(interest)
         began = trio.current_time()
         self._log.count("takes")
+        self._log.takes[self.name] = wanted
         try:
             consumed = await ring.consume(interest, limit=self._random.randint(1, 3))
         except MeteorError:
@@ -171,6 +174,8 @@ class Worker:
                 if wanted.selects(Profile.parse(item.profile)):
                     item.doomed = min(item.doomed, began)
             raise
+        finally:
+            del self._log.takes[self.name]
         for found in consumed.items:
             item = self._log.items[int(found.text)]
             item.doomed = min(item.doomed, began)
