@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meteor.errors import ConfigError, FolderInUse
+from meteor.ring.arcs import RING_SIZE
 
 KNOWN_PEERS_KEPT = 16
 """Addresses remembered for the next start, when those in the configuration may be gone."""
@@ -40,10 +41,15 @@ def load(folder: Path) -> tuple[int | None, tuple[str, ...]]:
     file = folder / "peer.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        return int(content["id"]), tuple(str(address) for address in content["known"])
+        id_, known = content["id"], content["known"]
+        if type(id_) is not int or not 0 <= id_ < RING_SIZE:
+            raise ValueError(f"{id_!r} is no place on the ring")
+        if not isinstance(known, list):
+            raise ValueError("what it knew is not a list of addresses")
+        return id_, tuple(str(address) for address in known)
     except FileNotFoundError:
         return None, ()
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"{file} is damaged: {error}; delete it to start at a new place"
         ) from error
