@@ -16,7 +16,7 @@ from arms.store import Mark, Store
 from arms.writes import Bury, Put, Tombstone, Write
 from meteor.errors import InputError
 from meteor.limits import HANDOVER_BYTES, HANDOVER_ROWS
-from meteor.ring.arcs import Spans, contains, meeting
+from meteor.ring.arcs import TOP, Spans, contains, meeting
 from meteor.transport.frames import Value
 from squid import Space
 
@@ -103,7 +103,9 @@ def read_writes(messages: list[Value], stones: list[Value]) -> list[Write]:
 
 def _read_tombstone(wire: object) -> Tombstone:
     match wire:
-        case [str() as id_, str() as taker, int() as identifier, int() as expires_ms]:
+        case [str() as id_, str() as taker, int() as identifier, int() as expires_ms] if (
+            0 <= identifier <= TOP and 0 <= expires_ms <= TOP  # what a store can hold
+        ):
             return Tombstone(id_, taker, identifier, expires_ms)
         case _:
             raise InputError("what came is not a tombstone")

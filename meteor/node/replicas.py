@@ -253,7 +253,9 @@ class Replicas:
     async def answer(self, method: str, body: Value) -> Value:
         """Take a page from an owner, or give one to a peer that takes over."""
         match method, body:
-            case "has", [list() as spans, [int() as seq, int() as stone]]:
+            case "has", [list() as spans, [int() as seq, int() as stone]] if (
+                0 <= seq <= TOP and 0 <= stone <= TOP
+            ):
                 return self._copier.page(read_spans(spans), (seq, stone)).names()
             case "fetch", list() as ids:
                 return self._copier.fetch(ids)

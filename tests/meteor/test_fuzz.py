@@ -269,7 +269,7 @@ async def throw(ring: TestRing, random: Random) -> None:
             await trio.aclose_forcefully(stream)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 22])
 async def test_a_peer_goes_on_whatever_it_is_sent(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
@@ -278,8 +278,8 @@ async def test_a_peer_goes_on_whatever_it_is_sent(
     async with ring_of(1, tmp_path, MemoryNetwork(seed)) as ring:
         with trio.fail_after(3000):
             await throw(ring, random)
-            await pester(ring, "client", random, 8)
-            await pester(ring, "peer", random, 8)
+            await pester(ring, "client", random, 30)
+            await pester(ring, "peer", random, 40)
             bugs = [record for record in caplog.records if "a bug met" in record.message]
             assert not bugs, logging.Formatter().format(bugs[0])
             async with connect(ring.address, network=ring.network(), seconds=30) as client:
