@@ -32,6 +32,13 @@ SEND_BYTES_MAX = 16 * 1024 * 1024
 REQUESTS_IN_FLIGHT_MAX = 1024
 """Requests of one connection that a peer works on at once; the next is answered `busy`."""
 
+POSTS_IN_HAND_MAX = 16_384
+"""Messages of all clients that a peer works on at once: a second or so of a good disk's work, and
+four of the largest requests. The next request is answered `busy`."""
+
+BYTES_IN_HAND_MAX = 64 * 1024 * 1024
+"""What those messages may weigh together."""
+
 CONNECTIONS_MAX = 4096
 """Connections that a peer accepts; the next is refused in words."""
 

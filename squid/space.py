@@ -57,7 +57,7 @@ class Space:
         """Read a space's definition; a SpaceError says all that is wrong with it."""
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SpaceError([f"a space is defined in TOML, and this is not: {error}"]) from None
         return _Reader(table).space()
 

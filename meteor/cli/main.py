@@ -14,6 +14,7 @@ from meteor.cli.group import Commands
 from meteor.cli.node import node
 from meteor.cli.post import delete, post
 from meteor.cli.ring import leave, ring, status
+from meteor.cli.simulate_cores import simulate_cores
 from meteor.cli.space import space
 from meteor.cli.trace import trace
 from meteor.cli.up import up
@@ -43,6 +44,7 @@ for command in (
     space,
     node,
     leave,
+    simulate_cores,
     bench,
     completion,
 ):

@@ -8,7 +8,7 @@ from random import Random
 
 import trio
 
-from meteor.errors import ConnectionLost, MeteorError, NoAnswer, NoRing, Refused
+from meteor.errors import Busy, ConnectionLost, MeteorError, NoAnswer, NoRing, Refused
 from meteor.limits import PROTOCOL
 from meteor.transport.channel import Channel, PushHandler, dialled
 from meteor.transport.frames import Value
@@ -27,6 +27,12 @@ RETRY_SECONDS = 0.2
 """The pause after no known peer answered; doubled each time, up to RETRY_SECONDS_MAX."""
 
 RETRY_SECONDS_MAX = 5.0
+
+BUSY_SECONDS = 0.05
+"""The pause, on average, after a peer said that it is busy; doubled each time, up to
+BUSY_SECONDS_MAX. Half of it is chance, so that many clients don't come back at once."""
+
+BUSY_SECONDS_MAX = 2.0
 
 
 class Connection:
@@ -49,13 +55,25 @@ class Connection:
     async def request(
         self, method: str, body: Value, seconds: float, *, repeatable: bool = True
     ) -> Value:
-        """Ask the ring. A request that is safe to repeat moves to another peer with us."""
+        """Ask the ring. A request that is safe to repeat moves to another peer with us.
+
+        A busy peer has done nothing: it is asked again, after a while. When half of the time has
+        passed that ends, with `Busy`: what is begun late would end in a silence instead.
+        """
         deadline = trio.current_time() + seconds
+        last_try = deadline - seconds / 2
+        pause = BUSY_SECONDS
         while True:
             channel = await self._usable(deadline)
             left = deadline - trio.current_time()
             try:
                 return await channel.request(method, body, left)
+            except Busy:
+                wait = pause * (0.5 + self._random.random())
+                if trio.current_time() + wait >= last_try:
+                    raise
+                await trio.sleep(wait)
+                pause = min(pause * 2, BUSY_SECONDS_MAX)
             except ConnectionLost:
                 if not repeatable:
                     raise ConnectionLost(

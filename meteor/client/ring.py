@@ -28,7 +28,7 @@ from meteor.client.results import (
 )
 from meteor.client.retrieval import Retrieval
 from meteor.client.watch import RENEW_SECONDS, WATCH_TTL_SECONDS, Watch
-from meteor.errors import InputError, MeteorError, NoAnswer, NoRing, ProtocolError
+from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
 from meteor.limits import PAGE_BYTES, WATCHES_PER_CLIENT_MAX
 from meteor.node.errands import Trace, read_found
 from meteor.transport.channel import Channel
@@ -150,6 +150,8 @@ class Ring:
         outcomes: Sequence[Receipt | MeteorError]
         try:
             outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
+        except Busy as error:
+            outcomes = [error] * len(messages)  # refused before anything happened
         except MeteorError as error:
             unsure = NoAnswer(f"{error}; it may or may not be stored")
             outcomes = [unsure] * len(messages)

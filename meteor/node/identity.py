@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meteor.errors import ConfigError, FolderInUse
+from meteor.ring.arcs import RING_SIZE
 from meteor.ring.questions import Peer
 
 KNOWN_PEERS_KEPT = 64
@@ -59,25 +60,33 @@ def load(folder: Path) -> Identity:
     file = folder / "peer.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        low = content.get("low")
+        low, known, lost = content.get("low"), content["known"], content.get("lost", [])
+        if not isinstance(known, list) or not isinstance(lost, list):
+            raise ValueError("whom it knew is not a list of peers")
         return Identity(
-            int(content["id"]),
-            None if low is None else int(low),
-            tuple(_peer(entry) for entry in content["known"]),
-            tuple(_peer(entry) for entry in content.get("lost", ())),
+            _place(content["id"]),
+            None if low is None else _place(low),
+            tuple(_peer(entry) for entry in known),
+            tuple(_peer(entry) for entry in lost),
         )
     except FileNotFoundError:
         return Identity()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{file} is damaged: {error}; delete it to start at a new place"
         ) from error
 
 
+def _place(value: object) -> int:
+    if type(value) is not int or not 0 <= value < RING_SIZE:
+        raise ValueError(f"{value!r} is no place on the ring")
+    return value
+
+
 def _peer(entry: object) -> Peer:
     match entry:
-        case [int() as id_, str() as address]:
-            return Peer(id_, address)
+        case [id_, str() as address]:
+            return Peer(NOWHERE if id_ == NOWHERE else _place(id_), address)
         case str() as address:  # as version 0.1 noted it
             return Peer(NOWHERE, address)
         case _:

@@ -16,7 +16,7 @@ import trio
 
 from arms.errors import ArmsError
 from arms.message import Action, Message, check_ttl, region_of
-from arms.rendezvous import Found
+from arms.rendezvous import Found, weight
 from meteor.errors import InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
@@ -26,6 +26,7 @@ from meteor.limits import (
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
 )
+from meteor.node.admission import Admission
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
 from meteor.node.router import Router
 from meteor.ring.arcs import WHOLE, missing, size
@@ -49,9 +50,14 @@ class Service:
         self._space, self._router, self._clock = space, router, clock
         self._random, self._address, self._post_seconds = random, address, post_seconds
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
+        self.admission = Admission()
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
-        """Answer one request of a client."""
+        """Answer one request of a client; `Busy` when there are too many in hand."""
+        with self.admission.in_hand(0 if method == "post" else 1, 0):
+            return await self._answer(client, method, body)
+
+    async def _answer(self, client: str, method: str, body: Value) -> Value:
         match method, body:
             case "post", [list() as posts, seconds]:
                 return await self._post(client, posts, self._seconds(seconds))
@@ -94,7 +100,9 @@ class Service:
                 errands[i] = errand_for(self._space, message)
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
-        answers = await self._router.ask(list(errands.values()), seconds) if errands else []
+        size = sum(weight(m) for e in errands.values() if isinstance(m := e.task, Message))
+        with self.admission.in_hand(len(errands), size):
+            answers = await self._router.ask(list(errands.values()), seconds) if errands else []
         for (i, errand), answer in zip(errands.items(), answers, strict=True):
             outcomes[i] = self._receipt(errand, answer)
         return outcomes

@@ -7,11 +7,12 @@ is a member that no pair skips.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate, dropwhile, pairwise
 
 from meteor.ring.arcs import RING_SIZE
-from meteor.ring.questions import Neighbours, between
+from meteor.ring.questions import Neighbours
 
 
 def violations(members: Mapping[int, Neighbours], r: int, principals_min: int = 0) -> list[str]:
@@ -21,7 +22,7 @@ def violations(members: Mapping[int, Neighbours], r: int, principals_min: int = 
     the lists can bear. `principals_min` is r + 1 once a ring of r + 1 peers was at rest: Zave's
     base. A ring that still grows from one peer has fewer principals for a while.
     """
-    found = [line for member in members.values() for line in _list_problems(member, members, r)]
+    found = [line for member in members.values() for line in list_problems(member, members, r)]
     if found or not members:
         return found
     found = _cycle_problems({i: first_live(member, members) for i, member in members.items()})
@@ -35,15 +36,17 @@ def ideal(members: Mapping[int, Neighbours], r: int) -> list[str]:
     """Say in words what is not as it should be at rest; stabilising brings it about."""
     found: list[str] = []
     order = sorted(members)
+    others = len(order) - 1
     for place, i in enumerate(order):
-        after = order[place + 1 :] + order[:place]
+        after = [order[(place + n) % len(order)] for n in range(1, min(r, others) + 1)]
+        before = order[place - 1] if others else None
         member = members[i]
         successors = [peer.id for peer in member.successors]
         predecessor = None if member.predecessor is None else member.predecessor.id
-        if successors != after[:r]:
-            found.append(f"{i} has successors {successors}, should be {after[:r]}")
-        if predecessor != (after[-1] if after else None):
-            found.append(f"{i} has predecessor {predecessor}, should be {after[-1:]}")
+        if successors != after:
+            found.append(f"{i} has successors {successors}, should be {after}")
+        if predecessor != before:
+            found.append(f"{i} has predecessor {predecessor}, should be {before}")
     return found
 
 
@@ -54,8 +57,17 @@ def extended(member: Neighbours) -> list[int]:
 
 def principals(ids: Iterable[int], lists: Iterable[Sequence[int]]) -> set[int]:
     """Return the members that no adjacent pair of these extended lists skips."""
-    pairs = {pair for ids_listed in lists for pair in pairwise(ids_listed)}
-    return {i for i in ids if not any(between(a, i, b) for a, b in pairs)}
+    order = sorted(ids)
+    # How many pairs begin to skip, less how many cease, at each place: the sum so far is how many
+    # pairs skip the member there. So a ring of thousands is looked at in one walk.
+    change = [0] * (len(order) + 1)
+    for a, b in {pair for ids_listed in lists for pair in pairwise(ids_listed)}:
+        first, end = bisect_right(order, a), bisect_left(order, b)
+        change[first] += 1
+        change[end] -= 1
+        if b <= a:  # the pair goes over the ring's origin
+            change[0] += 1
+    return {i for i, skipped in zip(order, accumulate(change), strict=False) if not skipped}
 
 
 def first_live(member: Neighbours, members: Mapping[int, Neighbours]) -> int:
@@ -63,7 +75,8 @@ def first_live(member: Neighbours, members: Mapping[int, Neighbours]) -> int:
     return next((peer.id for peer in member.successors if peer.id in members), member.peer.id)
 
 
-def _list_problems(member: Neighbours, members: Mapping[int, Neighbours], r: int) -> list[str]:
+def list_problems(member: Neighbours, members: Collection[int], r: int) -> list[str]:
+    """Say what is broken in one member's own list."""
     me, *successors = extended(member)
     found: list[str] = []
     if successors and not any(i in members for i in successors):
@@ -83,12 +96,12 @@ def _cycle_problems(following: Mapping[int, int]) -> list[str]:
     cycles: set[frozenset[int]] = set()
     home: dict[int, frozenset[int]] = {}
     for start in following:
-        path: list[int] = []
+        path: dict[int, None] = {}  # a list in order, with quick membership
         i = start
         while i not in home and i not in path:
-            path.append(i)
+            path[i] = None
             i = following[i]
-        cycle = home[i] if i in home else frozenset(path[path.index(i) :])
+        cycle = home[i] if i in home else frozenset(dropwhile(i.__ne__, path))
         cycles.add(cycle)
         home.update(dict.fromkeys(path, cycle))
     if len(cycles) > 1:

@@ -8,4 +8,6 @@ nemesis.py      makes things go wrong, within what the ring promises to bear
 workload.py     what clients do, and their own log of what they were told
 checks.py       judges the log and the ring
 run.py          one simulation from its seed to its report
+cores.py        the other tier: Chord cores alone in a plain event loop, in any interleaving
+growth.py       thousands of cores, or thousands of seeds
 """

@@ -8,7 +8,7 @@ import pytest
 
 from meteor.ring.chord import Chord
 from meteor.ring.questions import Ask, Meet, Operation
-from tests.meteor.chord_world import World
+from meteor.simulation.cores import World
 
 
 def two_rings(seed: int, sizes: tuple[int, int]) -> tuple[World, list[Chord], list[Chord]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from chord_world import Broken, World, seasons
 
 from meteor.ring.chord import Chord
 from meteor.ring.questions import Ask, AskNeighbours, Neighbours, Notify, Operation, Peer, between
+from meteor.simulation.cores import Broken, World, seasons
 
 
 class BelievesUnasked(Chord):
