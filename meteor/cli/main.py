@@ -14,6 +14,7 @@ from meteor.cli.group import Commands
 from meteor.cli.node import node
 from meteor.cli.post import delete, post
 from meteor.cli.ring import leave, ring, status
+from meteor.cli.simulate import simulate
 from meteor.cli.simulate_cores import simulate_cores
 from meteor.cli.space import space
 from meteor.cli.trace import trace
@@ -44,6 +45,7 @@ for command in (
     space,
     node,
     leave,
+    simulate,
     simulate_cores,
     bench,
     completion,

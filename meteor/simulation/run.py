@@ -18,6 +18,7 @@ from trio.testing import MockClock
 from meteor.errors import MeteorError
 from meteor.simulation.checks import Checks, Violation
 from meteor.simulation.determinism import deterministic
+from meteor.simulation.faults import FAULTS
 from meteor.simulation.nemesis import Nemesis
 from meteor.simulation.workload import Log, Worker, query
 from meteor.simulation.world import World
@@ -40,6 +41,15 @@ class Settings:
     minutes: float
     seed: int
     faults: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that simulates this."""
+        faults = "all" if self.faults == tuple(FAULTS) else ",".join(self.faults) or "none"
+        return (
+            f"meteor simulate --peers {self.peers} --minutes {self.minutes:g} "
+            f"--seed {self.seed} --faults {faults}"
+        )
 
 
 @dataclass
