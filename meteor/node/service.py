@@ -14,6 +14,7 @@ from typing import Any
 import trio
 
 from arms.errors import ArmsError
+from arms.inbox import INBOX
 from arms.message import Action, Message, check_ttl, region_of
 from arms.rendezvous import Found
 from meteor.errors import InputError, RemoteError
@@ -25,6 +26,7 @@ from meteor.limits import (
     POSTS_PER_REQUEST_MAX,
 )
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
+from meteor.node.notices import Notices
 from meteor.node.router import Router
 from meteor.ring.arcs import WHOLE, missing, size
 from meteor.transport.frames import Value
@@ -46,6 +48,7 @@ class Service:
     ) -> None:
         self._space, self._router, self._clock = space, router, clock
         self._random, self._address, self._post_seconds = random, address, post_seconds
+        self._notices = Notices(space, router, clock)
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client."""
@@ -91,7 +94,9 @@ class Service:
                 errands[i] = errand_for(self._space, message)
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
+        deadline = trio.current_time() + seconds
         answers = await self._router.ask(list(errands.values()), seconds) if errands else []
+        await self._notices.place(list(errands.values()), answers, deadline)
         for (i, errand), answer in zip(errands.items(), answers, strict=True):
             outcomes[i] = self._receipt(errand, answer)
         return outcomes
@@ -104,6 +109,8 @@ class Service:
                 expires_ms = self._clock() + round(check_ttl(ttl_seconds) * 1000)
                 stamped = message.sent_by(client, self._address, expires_ms)
                 stamped.check(self._space)
+                if message.action is Action.STORE and INBOX in message.profile.attributes():
+                    raise InputError(f"{INBOX} is reserved: only the ring itself writes notes")
                 return stamped
             case _:
                 raise InputError("what came is not a post")
