@@ -150,7 +150,7 @@ async def test_an_inbox_moves_with_its_arc_when_peers_join_and_leave(
             for i in range(10):
                 await alarm(poster, i)
         place = inbox_region(SPACE, "desk").lowest
-        await ring.start("new", place=place)
+        await ring.start("new", id=place)
         await ring.settle()
         assert owner_of(ring) == "new"
         async with client(ring, "p0") as poster:
