@@ -69,14 +69,16 @@ class Note:
     def read(cls, data: bytes) -> Note:
         """Read a note's data; `MessageError` says what does not fit."""
         try:
-            match msgpack.unpackb(data):
-                case [str() as watch, None]:
-                    return cls(watch, None)
-                case [str() as watch, about]:
-                    return cls(watch, Message.from_wire(about))
-        except (ValueError, TypeError, msgpack.UnpackException):
-            pass  # the same as any other data that are no note
-        raise MessageError("what lies in the inbox is no note")
+            wire = msgpack.unpackb(data)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise MessageError("what lies in the inbox is no note") from error
+        match wire:
+            case [str() as watch, None]:
+                return cls(watch, None)
+            case [str() as watch, about]:
+                return cls(watch, Message.from_wire(about))
+            case _:
+                raise MessageError("what lies in the inbox is no note")
 
 
 def due(watch: Message) -> Due:
