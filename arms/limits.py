@@ -53,3 +53,13 @@ VOTERS_MAX = 16
 # An action's ballot: a round, and the place of the peer that leads it. Rounds only grow when two
 # peers lead at once, so a few bits would do.
 ROUNDS_MAX = 2**31
+
+# The name of an inbox: what people call a program or a desk, and it must fit a profile many times.
+INBOX_NAME_MAX = 128
+
+# Notes that wait in one inbox for a subscriber who is away; then marks say that there were more.
+INBOX_NOTES_MAX = 10_000
+
+# Reliable watches that one post may match at one peer: their notes are placed before it is
+# acknowledged, so its sender waits for all of them.
+NOTES_PER_POST_MAX = 256

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from arms.errors import MessageError
+from arms.inbox import INBOX, check_name, inbox_of, inbox_region
 from arms.limits import (
     CONTEXT_ENTRIES_MAX,
     DATA_BYTES_MAX,
@@ -72,10 +73,15 @@ class Modifiers:
     """What the aggregate is taken of."""
     only: str | None = None
     """The id of the one message that a delete is meant for."""
+    inbox: str | None = None
+    """Where a reliable watch wants its notifications kept until they are acknowledged."""
+    keep: float | None = None
+    """For how many seconds they are kept."""
 
     def to_wire(self) -> list[Any]:
-        """Return the wire form."""
-        return [self.limit, self.aggregate, self.attribute, self.only]
+        """Return the wire form: without an inbox, as it was before there were any."""
+        wire = [self.limit, self.aggregate, self.attribute, self.only]
+        return wire if self.inbox is None else [*wire, self.inbox, self.keep]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -179,7 +185,9 @@ class Message:
         elif self.action is Action.NOTIFY_INTEREST:
             self.profile.as_advertisement()
             self._check_dimensions(space)
-        unknown = sorted(name for name in self.profile.attributes() if not space.knows(name))
+        self._check_inbox()
+        named = self.profile.attributes() - {INBOX}
+        unknown = sorted(name for name in named if not space.knows(name))
         if unknown:
             known = ", ".join(sorted({d.name for d in space.dimensions} | space.attributes))
             raise MessageError(
@@ -191,6 +199,16 @@ class Message:
                 f"{len(self.data):,} bytes of data; a message carries at most {DATA_BYTES_MAX:,}"
             )
         region_of(space, self)
+
+    def _check_inbox(self) -> None:
+        """See that inboxes are used for what they are for."""
+        if INBOX in self.profile.attributes():
+            if self.stored_as not in (None, Kind.INTEREST) and inbox_of(self.profile) is None:
+                raise MessageError(f"{INBOX} is reserved: it stands alone, as {INBOX}=NAME")
+            if self.modifiers.inbox is not None:
+                raise MessageError(f"{INBOX} can't be watched reliably: it is where notes wait")
+        if self.modifiers.inbox is not None and self.action is not Action.NOTIFY_DATA:
+            raise MessageError(f"a {self.action} message has no use for an inbox")
 
     def _check_dimensions(self, space: Space) -> None:
         """See that data have one place in the space: a dimension stands on one level only."""
@@ -271,6 +289,9 @@ def region_of(space: Space, message: Message) -> Region:
 @lru_cache(REGIONS_KEPT)
 def region_of_profile(space: Space, profile: Profile, action: Action) -> Region:
     """Return the same for a message with this profile and action."""
+    inbox = inbox_of(profile)
+    if inbox is not None:
+        return inbox_region(space, inbox)
     if action is Action.STORE:
         return space.point_region(profile.data_by_attribute())
     if action is Action.NOTIFY_INTEREST:
@@ -306,11 +327,15 @@ def _modifiers(wire: object) -> Modifiers:
             str() | None as aggregate,
             str() | None as attribute,
             str() | None as only,
+            *rest,
         ]:
             _check_texts(attribute=attribute or "", only=only or "")
-            return modifiers(limit, aggregate, attribute, only)
-        case _:
-            raise MessageError("what came is not a message: its modifiers are malformed")
+            match rest:
+                case []:
+                    return modifiers(limit, aggregate, attribute, only)
+                case [str() as inbox, int() | float() as keep]:
+                    return modifiers(limit, aggregate, attribute, only, inbox, keep)
+    raise MessageError("what came is not a message: its modifiers are malformed")
 
 
 def modifiers(
@@ -318,6 +343,8 @@ def modifiers(
     aggregate: str | None = None,
     attribute: str | None = None,
     only: str | None = None,
+    inbox: str | None = None,
+    keep: float | None = None,
 ) -> Modifiers:
     """Return checked modifiers."""
     if limit is not None and limit < 1:
@@ -326,4 +353,8 @@ def modifiers(
         raise MessageError(f"no aggregate {aggregate!r}; there are {', '.join(AGGREGATES)}")
     if aggregate not in (None, "count") and not attribute:
         raise MessageError(f"the aggregate {aggregate} needs an attribute, such as degree")
-    return Modifiers(limit, aggregate, attribute, only)
+    if inbox is not None:
+        check_name(inbox)
+        if keep is None or check_ttl(keep) == 0:
+            raise MessageError("notes are kept for more than 0 seconds")
+    return Modifiers(limit, aggregate, attribute, only, inbox, keep)

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arms.aggregate import Aggregate, aggregate_of
+from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
 from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
 from arms.store import WHOLE_RING, Spans, Store, contains
-from arms.writes import Put, Remove, Write
+from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
 
 Place = tuple[int, str]
@@ -68,6 +70,8 @@ class Effect:
     matches: int = 0
     copies: int = 0
     notifications: tuple[Notification, ...] = ()
+    notes: tuple[Due, ...] = ()
+    """What must be in inboxes before the sender is told that its post was done."""
     rest: Place | None = None
     """Where counting what a new interest finds goes on, with `page`, if there is much of it."""
 
@@ -117,7 +121,8 @@ class Rendezvous:
                 rest = since if rows == DELETES_PER_COMMIT else None
                 return Plan(message, spans, (Remove(tuple(ids)),) if ids else (), mine, rest)
             case _ if message.stored_as is not None and message.header.expires_ms > now_ms:
-                return Plan(message, spans, (Put(message),))
+                is_note = message.action is Action.STORE and inbox_of(message.profile) is not None
+                return Plan(message, spans, (Keep(message) if is_note else Put(message),))
             case _:
                 return Plan(message, spans)
 
@@ -125,20 +130,25 @@ class Rendezvous:
         """Say what follows now that the plan's writes are on disk (`written`: their results).
 
         The incoming action comes first, then those of the matched profiles. A message that was
-        here already, sent again after a lost answer or to renew an interest, moves nobody twice.
+        here already, sent again after a lost answer or to renew an interest, moves nobody twice;
+        its notes are due again, as the answer may have been lost before they were placed.
         """
         message, spans = plan.message, plan.spans
-        if plan.writes and isinstance(plan.writes[0], Put) and not written[0]:
-            return Effect(copies=1)
+        if plan.writes and isinstance(plan.writes[0], Put | Keep) and not written[0]:
+            again = message.action is Action.STORE
+            notes = self._interested(now_ms, message, spans)[1] if again else ()
+            return Effect(copies=1, notes=notes)
+        if plan.writes and isinstance(plan.writes[0], Keep) and written[0] == MARKED:
+            message = overflow_mark(message)
         copies = len(plan.writes)
         match message.action:
             case Action.STORE:
-                told = tuple(self._interested(now_ms, message, spans))
-                return Effect(len(told), copies, told)
+                told, notes = self._interested(now_ms, message, spans)
+                return Effect(len(told) + len(notes), copies, told, notes)
             case Action.NOTIFY_DATA:
                 told = tuple(self._advertised(now_ms, message, spans))
                 page = self.page(now_ms, counting(message), spans, {}, 1, COUNTED_ROWS)
-                return Effect(page.matches, copies, told, page.resume)
+                return Effect(page.matches, copies, told, rest=page.resume)
             case Action.NOTIFY_INTEREST:
                 told = tuple(self._audience(now_ms, message, spans))
                 return Effect(len(told), copies, told)
@@ -188,12 +198,20 @@ class Rendezvous:
             hit = selects(stored.message.profile)
             yield (at, stored.message.id), stored if hit else None
 
-    def _interested(self, now_ms: int, data: Message, spans: Spans) -> Iterator[Notification]:
-        """Who watches for this data."""
+    def _interested(
+        self, now_ms: int, data: Message, spans: Spans
+    ) -> tuple[tuple[Notification, ...], tuple[Due, ...]]:
+        """Who watches for this data: whom to tell now, and whose inbox gets a note."""
+        told: list[Notification] = []
+        notes: list[Due] = []
         for interest in self._met(
             now_ms, Kind.INTEREST, data, spans, lambda other: other.selects(data.profile)
         ):
-            yield _notify(interest, data)
+            if interest.modifiers.inbox is None:
+                told.append(_notify(interest, data))
+            else:
+                notes.append(due(interest))
+        return tuple(told), tuple(notes)
 
     def _advertised(self, now_ms: int, interest: Message, spans: Spans) -> Iterator[Notification]:
         """Who wants to know that there is an interest in what they could send."""

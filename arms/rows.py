@@ -66,6 +66,10 @@ POINTS = (
 )
 
 
+WAITING = "SELECT count(*) FROM message WHERE kind = 'data' AND point = 1 AND identifier = ?"
+"""Counts the notes in an inbox; also those that have expired and are not swept yet."""
+
+
 def read_row(row: tuple[Any, ...]) -> Stored:
     """Return a row as the message that it is."""
     id_, kind, action, profile, identifier, point, _, expires_ms = row[:8]

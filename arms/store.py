@@ -22,7 +22,9 @@ from arms.ballots import Voted
 from arms.box_index import BoxIndex
 from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
+from arms.limits import INBOX_NOTES_MAX
 from arms.message import Action, Header, Kind, Message, Voters, region_of, region_of_profile
+from arms.notes import overflow_mark, overflow_prefix
 from arms.profile import Profile
 from arms.rows import (
     IDENTIFIER,
@@ -30,13 +32,27 @@ from arms.rows import (
     POINTS,
     STONE,
     STORED,
+    WAITING,
     Stored,
     read_row,
     read_stone,
     write_row,
 )
 from arms.schema import open_store
-from arms.writes import Assign, Bury, Drop, Put, Remove, Sweep, Take, Tombstone, Vote, Write
+from arms.writes import (
+    MARKED,
+    Assign,
+    Bury,
+    Drop,
+    Keep,
+    Put,
+    Remove,
+    Sweep,
+    Take,
+    Tombstone,
+    Vote,
+    Write,
+)
 from squid import Region, Space
 from squid.errors import SquidError
 from squid.limits import RING_BITS
@@ -54,6 +70,7 @@ class Store:
 
     def __init__(self, path: Path | str, space: Space, sync: str = "full") -> None:
         self.path, self.space = path, space
+        self.inbox_notes_max = INBOX_NOTES_MAX
         self._writer, self._reader = open_store(path, space, sync)
         self._index = BoxIndex(space, self._writer, self._read)
         self._ballots = BallotBox(self._writer, self._read)
@@ -89,6 +106,8 @@ class Store:
         match write:
             case Put(message):
                 return self._put(now_ms, message)
+            case Keep(note):
+                return self._keep(now_ms, note)
             case Remove(ids):
                 return sum(self._remove(now_ms, id_, "") for id_ in ids)
             case Take(id_, taker, credential):
@@ -120,6 +139,18 @@ class Store:
         if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
             self._insert(now_ms, message)
         return True
+
+    def _keep(self, now_ms: int, note: Message) -> int:
+        if self._row(note.id) is not None or self._is_buried(now_ms, note.id):
+            return self._put(now_ms, note)  # nothing new: there is room for it, or it is done with
+        at, prefix = region_of(self.space, note).lowest, overflow_prefix(note)
+        ((waiting,),) = self._writer.execute(WAITING, (at,)).fetchall()
+        if waiting < self.inbox_notes_max:
+            return self._put(now_ms, note)
+        marked = "SELECT 1 FROM message WHERE id BETWEEN ? AND ? AND expires_ms > ? LIMIT 1"
+        if self._writer.execute(marked, (prefix, prefix + "~", now_ms)).fetchone() is not None:
+            return False
+        return MARKED * self._put(now_ms, overflow_mark(note))
 
     def _renew(self, now_ms: int, known: Stored, message: Message) -> None:
         old, new = known.message.header, message.header

@@ -19,6 +19,20 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep a note in its inbox; the result says whether it is new.
+
+    In a full inbox a mark is kept instead, one for all that does not fit; the result is MARKED
+    when it is new.
+    """
+
+    note: Message
+
+
+MARKED = 2
+
+
+@dataclass(frozen=True, slots=True)
 class Remove:
     """Delete messages by id, leaving tombstones; the result counts those that were there."""
 
@@ -81,7 +95,7 @@ class Sweep:
     limit: int
 
 
-Write = Put | Remove | Take | Vote | Assign | Bury | Drop | Sweep
+Write = Put | Keep | Remove | Take | Vote | Assign | Bury | Drop | Sweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from meteor.client.retrieval import Retrieval as AsyncRetrieval
 from meteor.client.ring import DEADLINE_SECONDS
 from meteor.client.watch import Watch as AsyncWatch
 from meteor.errors import ConnectionLost
-from meteor.limits import GOODBYE_SECONDS
+from meteor.limits import GOODBYE_SECONDS, KEEP_SECONDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,6 +88,7 @@ class Ring:
     store = _twin(client.Ring.store)
     post_many = _twin(client.Ring.post_many)
     delete = _twin(client.Ring.delete)
+    unwatch = _twin(client.Ring.unwatch)
     aggregate = _twin(client.Ring.aggregate)
     consume = _twin(client.Ring.consume)
     statistics = _twin(client.Ring.statistics)
@@ -105,15 +106,23 @@ class Ring:
 
     @contextmanager
     def watch(
-        self, profile: str, *, replay: bool = False, timeout: float | None = None
+        self,
+        profile: str,
+        *,
+        replay: bool = False,
+        reliable: str | None = None,
+        keep: float = KEEP_SECONDS,
+        timeout: float | None = None,
     ) -> Iterator[Watch]:
         """Be notified of data: `with ring.watch(...) as matches: for match in matches`.
 
         With `replay` what is stored already comes first, then what comes; nothing is left out in
-        between and nothing comes twice. With `timeout` the iteration stops when nothing came for
-        so many seconds; the watch stays, and may be iterated over again.
+        between and nothing comes twice. `reliable` names an inbox at the ring, where notifications
+        wait for `keep` seconds until the next is asked for. With `timeout` the iteration stops when
+        nothing came for so many seconds; the watch stays, and may be iterated over again.
         """
-        with self._thread.keeping(self._ring.watch(profile, replay=replay)) as watch:
+        watching = self._ring.watch(profile, replay=replay, reliable=reliable, keep=keep)
+        with self._thread.keeping(watching) as watch:
             yield Watch(self._thread, watch, timeout)
 
     @contextmanager

@@ -113,6 +113,18 @@ DELIVERIES_QUEUED_MAX = 4096
 WATCHES_PER_CLIENT_MAX = 100_000
 """Watches that one client may have at a peer."""
 
+NOTES_SECONDS_MIN = 0.5
+"""What the notes of a post get to be placed in, also when the post itself took all of its time."""
+
+KEEP_SECONDS = 86_400.0
+"""How long a reliable watch and its notes are kept when the program does not say: over a night."""
+
+ACKS_PER_REQUEST = 64
+"""Notes that are acknowledged together; so many may come again when a reader crashes."""
+
+ACK_SECONDS = 0.05
+"""How long acknowledgements wait for others to go with."""
+
 SEEN_IDS_MAX = 65_536
 """Message ids that a watch remembers, so that a replay or a reconnect gives nothing twice."""
 

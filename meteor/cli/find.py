@@ -122,6 +122,20 @@ async def _consume(ring: Ring, profile: str, limit: int, as_json: bool) -> bool:
     is_flag=True,
     help="Watch for interests in data that PROFILE describes, instead of for data.",
 )
+@click.option(
+    "--reliable",
+    metavar="NAME",
+    help="Keep notifications in an inbox of this name at the ring until they were printed.",
+)
+@click.option(
+    "--keep",
+    type=click.FloatRange(0, min_open=True),
+    default=86_400.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a reliable watch and its notifications stay while nobody reads them.",
+)
+@credential_option
 @client_command
 def watch(
     access: Access,
@@ -129,6 +143,8 @@ def watch(
     replay: bool,
     wanted: int | None,
     interests: bool,
+    reliable: str | None,
+    keep: float,
     as_json: bool,
 ) -> None:
     """Be notified of data as they are posted.
@@ -137,17 +153,26 @@ def watch(
     it dies. With --replay nothing is left out between what is stored and what comes, and nothing
     comes twice.
 
+    With --reliable the watch stays at the ring when this command ends, and what matches meanwhile
+    waits for the next one with the same PROFILE and NAME. `meteor unwatch` withdraws it.
+
     Examples:
       meteor watch 'type=temperature, degree=80..120'
+      meteor watch 'type=alarm' --reliable dashboard
       meteor watch 'type=job' --replay --json | ./take-jobs
       meteor watch 'type=temperature, location=hall' --interests
     """
     if interests and replay:
         raise click.UsageError("--replay is for data; interests that are there always come first")
 
+    if interests and reliable is not None:
+        raise click.UsageError("--reliable is for data, not for interests")
+
     async def work(ring: Ring) -> None:
         standing = (
-            ring.notify_interest(profile) if interests else ring.watch(profile, replay=replay)
+            ring.notify_interest(profile)
+            if interests
+            else ring.watch(profile, replay=replay, reliable=reliable, keep=keep)
         )
         async with standing as matches:
             there = matches.receipt.matches if matches.receipt else 0
@@ -165,6 +190,30 @@ def watch(
                     click.echo(f"meteor: {lost} did not get here", err=True)
 
     access.run(work, endless=True)
+
+
+@click.command()
+@click.argument("profile")
+@click.option("--reliable", metavar="NAME", required=True, help="The inbox of the watch.")
+@credential_option
+@client_command
+def unwatch(access: Access, profile: str, reliable: str, as_json: bool) -> None:
+    """Withdraw a reliable watch, and what waits for it in its inbox.
+
+    PROFILE and NAME are those that it was made with.
+
+    Example:
+      meteor unwatch 'type=alarm' --reliable dashboard
+    """
+
+    async def work(ring: Ring) -> bool:
+        return bool((await ring.unwatch(profile, reliable=reliable)).matches)
+
+    withdrawn = bool(access.run(work))
+    if as_json:
+        print_json({"withdrawn": withdrawn})
+    else:
+        click.echo("withdrawn" if withdrawn else "there was no such watch")
 
 
 def _say_standing(profile: str, there: int) -> None:

@@ -9,7 +9,7 @@ import click
 from meteor.cli.bench import bench
 from meteor.cli.completion import completion
 from meteor.cli.failures import INTERRUPTED
-from meteor.cli.find import retrieve, watch
+from meteor.cli.find import retrieve, unwatch, watch
 from meteor.cli.group import Commands
 from meteor.cli.node import node
 from meteor.cli.post import delete, post
@@ -38,6 +38,7 @@ for command in (
     post,
     retrieve,
     watch,
+    unwatch,
     delete,
     trace,
     ring,

@@ -3,6 +3,8 @@
 ring.py        `connect` and `Ring`: what a program calls
 connection.py  the connection that moves to another peer when its own dies
 watch.py       watches: async iterators of notifications
+inbox.py       reliable watches: what waited in an inbox, acknowledged
+requests.py    what goes into requests, checked
 retrieval.py   retrievals: async iterators over pages
 results.py     what calls return: receipts, items, reports
 """

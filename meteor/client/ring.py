@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
-from arms.errors import ArmsError
-from arms.message import Action, Header, Message, Modifiers, modifiers
+from arms.inbox import inbox_profile
+from arms.message import Action, Header, Message, Modifiers
+from arms.notes import watch_id
 from arms.profile import Profile
 from arms.rendezvous import weight
 from meteor.background import background_nursery
 from meteor.client.connection import Connection
+from meteor.client.inbox import ReliableWatch, notes_of
+from meteor.client.requests import batches, checked_action, checked_modifiers, failed, input_errors
 from meteor.client.results import (
     TTL_SECONDS,
     Aggregated,
@@ -27,9 +31,9 @@ from meteor.client.results import (
     read_outcome,
 )
 from meteor.client.retrieval import Retrieval
-from meteor.client.watch import RENEW_SECONDS, WATCH_TTL_SECONDS, Watch
+from meteor.client.watch import RENEW_SECONDS, Watch
 from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
-from meteor.limits import PAGE_BYTES, WATCHES_PER_CLIENT_MAX
+from meteor.limits import KEEP_SECONDS, WATCHES_PER_CLIENT_MAX
 from meteor.node.errands import Trace, read_found
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
@@ -38,17 +42,11 @@ from meteor.transport.tcp import TcpNetwork
 
 log = logging.getLogger("meteor.client")
 
-T = TypeVar("T")
-
 DEADLINE_SECONDS = 10.0
 """How long an operation may take when the program does not say."""
 
 ANSWER_SLACK_SECONDS = 2.0
 """What a peer's answer may take beyond the deadline that the peer itself keeps."""
-
-POSTS_PER_REQUEST = 256
-"""Messages that `post_many` sends in one request: large enough to share a commit, small enough for
-the next request to be on its way while this one is worked on."""
 
 REQUESTS_IN_FLIGHT = 16
 """Requests that `post_many` keeps on their way."""
@@ -126,16 +124,16 @@ class Ring:
 
         A post that fails has its reason in the receipt's `error`; the others are not affected.
         """
-        batches = _batches(posts, lambda post: len(post.data) + len(post.profile))
-        receipts: list[list[Receipt]] = [[] for _ in batches]
+        parts = batches(posts, lambda post: len(post.data) + len(post.profile))
+        receipts: list[list[Receipt]] = [[] for _ in parts]
         limiter = trio.CapacityLimiter(REQUESTS_IN_FLIGHT)
 
         async def send(i: int) -> None:
             async with limiter:
-                receipts[i] = await self._post_batch(batches[i])
+                receipts[i] = await self._post_batch(parts[i])
 
         async with trio.open_nursery() as nursery:
-            for i in range(len(batches)):
+            for i in range(len(parts)):
                 nursery.start_soon(send, i)
         return [receipt for batch in receipts for receipt in batch]
 
@@ -146,7 +144,7 @@ class Ring:
             try:
                 messages[i] = self._message(post.profile, post.action, post.data, post.context)
             except MeteorError as error:
-                receipts[i] = _failed("", error)
+                receipts[i] = failed("", error)
         outcomes: Sequence[Receipt | MeteorError]
         try:
             outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
@@ -157,7 +155,7 @@ class Ring:
             outcomes = [unsure] * len(messages)
         for (i, message), outcome in zip(messages.items(), outcomes, strict=True):
             if isinstance(outcome, MeteorError):
-                outcome = _failed(message.id, outcome)
+                outcome = failed(message.id, outcome)
             receipts[i] = outcome
         return [receipts[i] for i in range(len(posts))]
 
@@ -170,7 +168,7 @@ class Ring:
         deleted only with the same one.
         """
         action = Action.DELETE_INTEREST if interests else Action.DELETE_DATA
-        message = self._message(profile, action, b"", None, _modifiers(only=only))
+        message = self._message(profile, action, b"", None, checked_modifiers(only=only))
         (outcome,) = await self._post([message], [0])
         if isinstance(outcome, MeteorError):
             raise outcome
@@ -183,14 +181,14 @@ class Ring:
 
         `limit=1` is any one match. Matches come page by page, so there may be any number of them.
         """
-        message = self._message(profile, Action.RETRIEVE, b"", None, _modifiers(limit=limit))
+        message = self._message(profile, Action.RETRIEVE, b"", None, checked_modifiers(limit=limit))
         return Retrieval(message, self._turn)
 
     async def aggregate(
         self, profile: str, name: str = "count", attribute: str | None = None
     ) -> Aggregated:
         """Compute count, min, max, sum or avg of an attribute, at the peers that have the data."""
-        wanted = _modifiers(aggregate=name, attribute=attribute)
+        wanted = checked_modifiers(aggregate=name, attribute=attribute)
         retrieval = Retrieval(
             self._message(profile, Action.RETRIEVE, b"", None, wanted), self._turn
         )
@@ -203,7 +201,7 @@ class Ring:
 
         When the connection is lost meanwhile, `ConnectionLost` says that it may have happened.
         """
-        message = self._message(profile, Action.RETRIEVE, b"", None, _modifiers(limit=limit))
+        message = self._message(profile, Action.RETRIEVE, b"", None, checked_modifiers(limit=limit))
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
@@ -216,19 +214,63 @@ class Ring:
     # -- watching ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def watch(self, profile: str, *, replay: bool = False) -> AsyncIterator[Watch]:
+    async def watch(
+        self,
+        profile: str,
+        *,
+        replay: bool = False,
+        reliable: str | None = None,
+        keep: float = KEEP_SECONDS,
+    ) -> AsyncIterator[Watch]:
         """Be notified of data: `async with ring.watch(...) as matches: async for match in matches`.
 
         With `replay` what is stored already comes first, then what comes; nothing is left out in
-        between and nothing comes twice.
+        between and nothing comes twice. `reliable` names an inbox at the ring, where notifications
+        wait for `keep` seconds until they are acknowledged: each is when the next is asked for. The
+        watch stays when the program goes; whoever watches so again goes on where it was.
         """
 
         def stored() -> Retrieval:
             return self.retrieve(profile)
 
-        watch = Watch(self._message(profile, Action.NOTIFY_DATA), stored if replay else None)
-        async with self._standing(watch):
-            yield watch
+        if reliable is None:
+            watch = Watch(self._message(profile, Action.NOTIFY_DATA), stored if replay else None)
+            async with self._standing(watch):
+                yield watch
+            return
+        message = self._reliable(profile, reliable, keep)
+        async with self.watch(inbox_profile(reliable).text, replay=True) as inbox:
+            kept = ReliableWatch(message, inbox, stored, replay, self._delete_each)
+            async with self._standing(kept), kept.acknowledging():
+                yield kept
+
+    async def unwatch(self, profile: str, *, reliable: str) -> Receipt:
+        """Withdraw a reliable watch and empty its inbox of what is its own."""
+        watch = self._reliable(profile, reliable, KEEP_SECONDS)
+        receipt = await self.delete(profile, interests=True, only=watch.id)
+        inbox = inbox_profile(reliable).text
+        notes = await notes_of(watch.id, self.retrieve(inbox))
+        for batch in batches(notes, len):
+            await self._delete_each(inbox, batch)
+        return receipt
+
+    def _reliable(self, profile: str, inbox: str, keep: float) -> Message:
+        wanted = checked_modifiers(inbox=inbox, keep=keep)
+        message = self._message(profile, Action.NOTIFY_DATA, wanted=wanted)
+        header = replace(message.header, id=watch_id(inbox, message.profile.text))
+        return replace(message, header=header)
+
+    async def _delete_each(self, profile: str, ids: Sequence[str]) -> None:
+        """Delete data by their ids, in one request."""
+        deletes = [
+            self._message(profile, Action.DELETE_DATA, wanted=checked_modifiers(only=id_))
+            for id_ in ids
+        ]
+        for outcome in await self._post(deletes, [0] * len(deletes)):
+            if isinstance(outcome, MeteorError):
+                raise outcome
+            if not outcome.complete:
+                raise NoAnswer("a part of the ring did not answer")
 
     @asynccontextmanager
     async def notify_interest(self, profile: str) -> AsyncIterator[Watch]:
@@ -242,10 +284,12 @@ class Ring:
         """Keep a watch at the ring."""
         if len(self._watches) >= WATCHES_PER_CLIENT_MAX:
             raise InputError(f"a client has at most {WATCHES_PER_CLIENT_MAX} watches")
+        if watch.id in self._watches:
+            raise InputError("this client has this watch already")
         self._watches[watch.id] = watch
         refused = False
         try:
-            (outcome,) = await self._post([watch.message], [WATCH_TTL_SECONDS])
+            (outcome,) = await self._post([watch.message], [watch.ttl])
             if isinstance(outcome, MeteorError):
                 refused = isinstance(outcome, InputError)
                 raise outcome
@@ -254,7 +298,7 @@ class Ring:
         finally:
             del self._watches[watch.id]
             watch.close()
-            if not refused:
+            if not (refused or watch.stays):
                 with trio.move_on_after(self._seconds) as scope:
                     scope.shield = True
                     await self._withdraw(watch)
@@ -320,7 +364,7 @@ class Ring:
         context: Mapping[str, str] | None = None,
         wanted: Modifiers | None = None,
     ) -> Message:
-        with _input_errors():
+        with input_errors():
             parsed = Profile.parse(profile)
         header = Header(
             parsed,
@@ -333,7 +377,7 @@ class Ring:
                 f"data are bytes or text, not {type(data).__name__}: encode them first"
             )
         payload = data.encode() if isinstance(data, str) else bytes(data)
-        return Message(header, _action(action), payload, wanted or Modifiers())
+        return Message(header, checked_action(action), payload, wanted or Modifiers())
 
     async def _post(
         self, messages: Sequence[Message], ttls: Sequence[float]
@@ -393,43 +437,5 @@ class Ring:
 
     def _watch_posts(self) -> Iterator[Value]:
         """Give the watches as requests to post."""
-        for batch in _batches(self._watches.values(), lambda watch: weight(watch.message)):
-            yield [[watch.message.to_wire(), WATCH_TTL_SECONDS] for watch in batch]
-
-
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """Raise what is wrong with a profile or message as `InputError`, here as from a peer."""
-    try:
-        yield
-    except ArmsError as error:
-        raise InputError(str(error)) from error
-
-
-def _modifiers(**wanted: Any) -> Modifiers:
-    with _input_errors():
-        return modifiers(**wanted)
-
-
-def _failed(id_: str, error: Exception) -> Receipt:
-    return Receipt(id_, complete=False, peers=0, copies=0, matches=0, error=str(error))
-
-
-def _action(action: Action | str) -> Action:
-    try:
-        return Action(action)
-    except ValueError:
-        raise InputError(f"no action {action!r}; there are {', '.join(Action)}") from None
-
-
-def _batches(entries: Iterable[T], size_of: Callable[[T], int]) -> list[list[T]]:
-    """Cut entries into requests of a good size."""
-    batches: list[list[T]] = []
-    room = 0
-    for entry in entries:
-        if not batches or room <= 0 or len(batches[-1]) == POSTS_PER_REQUEST:
-            batches.append([])
-            room = PAGE_BYTES
-        batches[-1].append(entry)
-        room -= size_of(entry)
-    return batches
+        for batch in batches(self._watches.values(), lambda watch: weight(watch.message)):
+            yield [[watch.message.to_wire(), watch.ttl] for watch in batch]

@@ -40,6 +40,11 @@ class Watch:
     that was already given is left out.
     """
 
+    ttl = WATCH_TTL_SECONDS
+    """How long the watch stays at the ring when it is not renewed."""
+    stays = False
+    """Whether it stays there when its program goes."""
+
     def __init__(self, message: Message, replay: Callable[[], Retrieval] | None) -> None:
         self.message = message
         self.lost = 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from arms.aggregate import Aggregate
 from arms.message import Message, region_of
+from arms.notes import Due
 from arms.rendezvous import Found, weight
 from meteor.errors import InputError
 from meteor.limits import LOST_PEERS_MAX, PAGE_BYTES, SURVEY_PEERS_MAX
@@ -134,6 +135,8 @@ class Answer:
     traces: list[Trace] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     """Peers that may know more: they went without a word, and others answered in their place."""
+    notes: list[Due] = field(default_factory=list)
+    """What has to be in inboxes before the sender is told that its post was done."""
 
     @property
     def bytes_found(self) -> int:
@@ -153,6 +156,7 @@ class Answer:
         self.reports = (self.reports + other.reports)[:SURVEY_PEERS_MAX]
         self.traces += other.traces
         self.lost = sorted({*self.lost, *other.lost})[:LOST_PEERS_MAX]
+        self.notes += other.notes
 
     def to_wire(self) -> list[Any]:
         """Return the wire form."""
@@ -168,6 +172,7 @@ class Answer:
             self.reports,
             [trace.to_wire() for trace in self.traces],
             self.lost,
+            [due.to_wire() for due in self.notes],
         ]
 
     @classmethod
@@ -186,6 +191,7 @@ class Answer:
                 list() as reports,
                 list() as traces,
                 list() as lost,
+                list() as notes,
             ]:
                 return cls(
                     read_spans(covered),
@@ -199,6 +205,7 @@ class Answer:
                     [dict(report) for report in reports if isinstance(report, dict)],
                     [Trace.from_wire(trace) for trace in traces],
                     [str(address) for address in lost[:LOST_PEERS_MAX]],
+                    [Due.from_wire(due) for due in notes],
                 )
             case _:
                 raise InputError("what came is not an answer")

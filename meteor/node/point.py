@@ -10,6 +10,7 @@ import trio
 
 from arms.ballots import Decided, Unreached
 from arms.errors import ArmsError, StoreError
+from arms.limits import NOTES_PER_POST_MAX
 from arms.message import Action, Message, Voters, region_of
 from arms.rendezvous import Notification, Place, Rendezvous, counting, weight
 from arms.writes import Sweep
@@ -24,6 +25,11 @@ from meteor.ring.arcs import TOP, contains, intersect, subtract
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
+
+TOO_MANY_NOTES = (
+    f"it is stored, but more than {NOTES_PER_POST_MAX} reliable watches match it, and only so many "
+    "are told of one post"
+)
 
 SWEEP_ROWS = 100
 """Expired rows removed in one transaction, so that posts never wait long for it."""
@@ -99,7 +105,10 @@ class RendezvousPoint:
                         covered=errands[i].spans,
                         matches=answers[i].matches + effect.matches,
                         copies=copies if effect.copies else 0,
+                        notes=list(effect.notes[:NOTES_PER_POST_MAX]),
                     )
+                    if len(effect.notes) > NOTES_PER_POST_MAX:
+                        answers[i].faults.append(f"{who}: {TOO_MANY_NOTES}")
                     if effect.rest is not None:
                         answers[i].matches += await self._count(errands[i], effect.rest)
                 left = {i: plan.rest for i, plan in plans.items() if plan.rest is not None}

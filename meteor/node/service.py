@@ -15,6 +15,7 @@ from typing import Any
 import trio
 
 from arms.errors import ArmsError
+from arms.inbox import INBOX
 from arms.message import Action, Message, check_ttl, region_of
 from arms.rendezvous import Found, weight
 from meteor.errors import InputError, RemoteError
@@ -28,6 +29,7 @@ from meteor.limits import (
 )
 from meteor.node.admission import Admission
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
+from meteor.node.notices import Notices
 from meteor.node.router import Router
 from meteor.ring.arcs import WHOLE, missing, size
 from meteor.transport.frames import Value
@@ -51,6 +53,7 @@ class Service:
         self._random, self._address, self._post_seconds = random, address, post_seconds
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
+        self._notices = Notices(space, router, clock)
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""
@@ -100,9 +103,11 @@ class Service:
                 errands[i] = errand_for(self._space, message)
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
+        deadline = trio.current_time() + seconds
         size = sum(weight(m) for e in errands.values() if isinstance(m := e.task, Message))
         with self.admission.in_hand(len(errands), size):
             answers = await self._router.ask(list(errands.values()), seconds) if errands else []
+            await self._notices.place(list(errands.values()), answers, deadline)
         for (i, errand), answer in zip(errands.items(), answers, strict=True):
             outcomes[i] = self._receipt(errand, answer)
         return outcomes
@@ -115,6 +120,8 @@ class Service:
                 expires_ms = self._clock() + round(check_ttl(ttl_seconds) * 1000)
                 stamped = message.sent_by(client, self._address, expires_ms)
                 stamped.check(self._space)
+                if message.action is Action.STORE and INBOX in message.profile.attributes():
+                    raise InputError(f"{INBOX} is reserved: only the ring itself writes notes")
                 return stamped
             case _:
                 raise InputError("what came is not a post")

@@ -164,6 +164,7 @@ class _Simulation:
                     await self._look(nemesis, checks)
             await nemesis.end()
             finished.set()
+        await nemesis.whole()  # what was asked during the last fault may have timed out since
         checks.ring_is_whole()
         checks.copies_are_made()
         checks.takers()
