@@ -30,6 +30,7 @@ from meteor.node.overlay_wire import doubts_wire, read_doubts
 from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
 from meteor.ring.arcs import RING_SIZE, TOP, WHOLE, Spans, arc, contains, meeting, subtract, union
+from meteor.ring.doubts import UNKNOWN
 from meteor.ring.questions import Peer, between
 from meteor.transport.frames import Value
 from squid import Space
@@ -144,10 +145,11 @@ class Handover:
             return
         body = [predecessor.id, overlay.me.id]
         coming = await self._links.request(successor.address, "claim", body, FREEZE_SECONDS_MAX)
-        self._claims = self._claims + 1 if coming else CLAIMS_MAX
+        self._claims += 1 if coming else 2  # it may be another's, who is not known here yet
         if self._claims >= CLAIMS_MAX:
-            await self._replicas.recover(arc(predecessor.id, overlay.me.id))
-            overlay.accept(predecessor.id, overlay.me.id, {})
+            spans = arc(predecessor.id, overlay.me.id)
+            await self._replicas.recover(spans)
+            overlay.accept(predecessor.id, overlay.me.id, {Peer(overlay.me.id, UNKNOWN): spans})
             self._claims = 0
 
     async def _hand_over(self, peer: Peer, low: int, high: int, given: Callable[[], None]) -> None:
