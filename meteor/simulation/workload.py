@@ -169,7 +169,7 @@ class Worker:
         self._log.takes[self.name] = wanted
         try:
             consumed = await ring.consume(interest, limit=self._random.randint(1, 3))
-        except MeteorError:
+        except (MeteorError, trio.Cancelled):
             for item in self._log.items.values():  # it may have got any of them
                 if wanted.selects(Profile.parse(item.profile)):
                     item.doomed = min(item.doomed, began)
