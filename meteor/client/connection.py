@@ -28,6 +28,12 @@ RETRY_SECONDS = 0.2
 
 RETRY_SECONDS_MAX = 5.0
 
+PING_SECONDS = 5.0
+"""After so long without a word from its peer a client asks whether it is there."""
+
+PONG_SECONDS = 3.0
+"""How long the peer may take to say so before the client moves to another."""
+
 BUSY_SECONDS = 0.05
 """The pause, on average, after a peer said that it is busy; doubled each time, up to
 BUSY_SECONDS_MAX. Half of it is chance, so that many clients don't come back at once."""
@@ -168,10 +174,26 @@ class Connection:
             self._connected.set()
             if first:
                 task_status.started()
-            await channel.closed.wait()
+            await self._until_gone(channel)
             self._connected = trio.Event()
             self.reconnects += 1
             log.info("the connection to %s was lost; moving to another peer", address)
+
+    async def _until_gone(self, channel: Channel) -> None:
+        """Wait until the connection is closed, or the other side does not answer any more.
+
+        A host that was switched off, or is behind a cut, closes nothing: it is silent.
+        """
+        while not channel.closed.is_set():
+            with trio.move_on_after(PING_SECONDS):
+                await channel.closed.wait()
+            if not channel.closed.is_set() and silent_seconds(channel) >= PING_SECONDS:
+                try:
+                    await channel.request("ping", None, PONG_SECONDS)
+                except NoAnswer:
+                    return
+                except MeteorError as error:
+                    log.debug("an odd answer to a ping: %s", error)
 
     def _learn(self, status: Value) -> None:
         """Remember other peers to move to."""
@@ -180,3 +202,8 @@ class Connection:
                 for address in successors:
                     if isinstance(address, str) and len(self._addresses) < PEERS_REMEMBERED_MAX:
                         self._addresses.setdefault(address, None)
+
+
+def silent_seconds(channel: Channel) -> float:
+    """Return for how long nothing has come from the other side."""
+    return trio.current_time() - channel.heard

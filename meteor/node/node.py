@@ -340,6 +340,8 @@ class Node:
         match method:
             case "status":
                 return self.report()
+            case "ping":
+                return True
             case "leave":
                 await self.leave()
                 return True

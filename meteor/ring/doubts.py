@@ -87,6 +87,7 @@ class Lost:
         self._keep({peer: subtract(spans, settled) for peer, spans in self._doubts.items()})
         for peer, spans in giver.items():
             if fresh := subtract(intersect(spans, taken), mine):
+                self.add(peer, now)  # it is to be looked for from here too
                 self._doubt(peer, fresh, now)
 
     def hold(self, spans: Spans) -> None:

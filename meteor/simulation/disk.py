@@ -60,6 +60,12 @@ class Disk:
     def _log(self) -> Path:
         return self._folder / "profiles.db-wal"
 
+    def wipe(self) -> None:
+        """Be a new disk."""
+        for file in self._folder.iterdir():
+            file.unlink()
+        self._safe = 0
+
     def lose_power(self) -> Callable[[], None]:
         """Take the files as a power cut leaves them.
 

@@ -21,6 +21,7 @@ FAULTS = {
     "asymmetric": "one peer does not hear another, which hears it",
     "slow-disk": "a peer's disk takes up to 200 ms for a commit",
     "crash": "a peer dies, with what its disk had not synced, and returns",
+    "replace": "a peer dies with its disk, and another host takes its address",
     "power": "all peers die at once, and return",
     "churn": "peers join, and leave in good order",
     "drift": "clocks differ by up to 200 ms",

@@ -56,6 +56,7 @@ class Nemesis:
             "asymmetric": self._asymmetric,
             "slow-disk": self._slow_disk,
             "crash": self._crash,
+            "replace": self._replace,
             "power": self._power,
             "churn": self._churn,
         }
@@ -67,7 +68,7 @@ class Nemesis:
             await trio.sleep(self._draw(QUIET_SECONDS))
             name, fault = self._random.choice(self._faults)
             self._world.history.note(name)
-            self.calm = name in ("crash", "churn", "slow-disk")
+            self.calm = name in ("crash", "replace", "churn", "slow-disk")
             await fault()
             await self.whole()
             self.calm = True
@@ -154,6 +155,13 @@ class Nemesis:
         await trio.sleep(0.5)
         await self._world.crash(peer)
         peer.disk.slow_seconds = 0.0
+        await trio.sleep(self._draw(DOWN_SECONDS))
+        self._world.start(peer)
+
+    async def _replace(self) -> None:
+        (peer,) = self._some(1)
+        await self._world.crash(peer)
+        peer.disk.wipe()
         await trio.sleep(self._draw(DOWN_SECONDS))
         self._world.start(peer)
 

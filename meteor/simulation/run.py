@@ -198,7 +198,8 @@ class _Simulation:
     ) -> None:
         """Have a client work until all is over, then ask for everything once more."""
         addresses = [peer.address for peer in world.peers.values()]
-        async with world.client(worker.name, addresses) as ring:
+        first = int(worker.name.removeprefix("client")) * len(addresses) // CLIENTS
+        async with world.client(worker.name, addresses[first:] + addresses[:first]) as ring:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(worker.run, ring)
                 await finished.wait()

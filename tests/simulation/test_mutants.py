@@ -14,7 +14,7 @@ from arms.writes import Tombstone
 from meteor.node import voting
 from meteor.node.copying import START, Page
 from meteor.node.handover import Handover
-from meteor.node.replicas import Replicas
+from meteor.node.replicas import Follower, Replicas
 from meteor.node.reunion import Reunion
 from meteor.node.writer import Writer
 from meteor.ring.doubts import Lost
@@ -56,7 +56,14 @@ def hand_over_too_early(patch: pytest.MonkeyPatch) -> None:
         await self._send(peer, Page(START, last=True), (low, high), last=True)
         given()
 
+    really = Replicas._mend
+
+    async def mend_late(self: Replicas, follower: Follower) -> None:
+        await trio.sleep(8)  # at once it would hide all but a moment of the mistake
+        await really(self, follower)
+
     patch.setattr(Handover, "_hand_over", hand_over)
+    patch.setattr(Replicas, "_mend", mend_late)
 
 
 def acknowledge_without_copies(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +105,7 @@ MUTANTS: list[tuple[Patch, tuple[str, ...]]] = [
     (acknowledge_before_the_write, ("power",)),
     (forget_tombstones, ("latency", "crash", "power")),
     (hand_over_too_early, ("churn",)),
-    (acknowledge_without_copies, ("crash",)),
+    (acknowledge_without_copies, ("replace",)),
     (have_no_doubts, ("partition",)),
     (never_meet_again, ("partition",)),
     (let_one_voter_decide, ("partition",)),
