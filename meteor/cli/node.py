@@ -33,6 +33,7 @@ SETTINGS: tuple[tuple[str, str | tuple[str, ...], str], ...] = (
     ("copies", "NUMBER", "Copies of every message."),
     ("ack", ("owner", "quorum", "all"), "Which copies must be on disk before a post is done."),
     ("fingers", "NUMBER", "Fingers in each octave: more of them make shorter routes."),
+    ("repair-seconds", "SECONDS", "How often copies are compared and mended."),
     ("stabilise-seconds", "SECONDS", "How often neighbours are checked."),
     ("request-seconds", "SECONDS", "How long a neighbour may take to answer."),
     ("post-seconds", "SECONDS", "How long a post or query may take in all."),

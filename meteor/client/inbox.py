@@ -18,7 +18,7 @@ from arms.message import Message
 from arms.notes import Note
 from meteor.client.results import Item, item_of
 from meteor.client.retrieval import Retrieval
-from meteor.client.watch import AGAIN_SECONDS, Watch
+from meteor.client.watch import AGAIN_SECONDS, WATCH_TTL_SECONDS, Watch
 from meteor.errors import ConnectionLost, MeteorError, NoAnswer
 from meteor.limits import ACK_SECONDS, ACKS_PER_REQUEST
 
@@ -49,7 +49,8 @@ class ReliableWatch(Watch):
     ) -> None:
         super().__init__(message, None)
         assert message.modifiers.keep is not None
-        self.ttl = message.modifiers.keep
+        # The watch itself lives at least as long as a plain one, which its renewals are made for.
+        self.ttl = max(message.modifiers.keep, WATCH_TTL_SECONDS)
         self._inbox, self._stored, self._delete = inbox, stored, delete
         self._looking: Retrieval | None = stored() if replay else None
         self._given: str | None = None  # the note that the program deals with

@@ -19,6 +19,7 @@ from meteor.node.reunion import Reunion
 from meteor.node.writer import Writer
 from meteor.ring.doubts import Lost
 from meteor.ring.questions import Neighbours, Peer
+from meteor.simulation import nemesis
 from meteor.simulation.run import Settings, simulate
 
 SEEDS = 10
@@ -101,30 +102,31 @@ def let_one_voter_decide(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(voting.Voting, "_other_voters", lambda _self: [])
 
 
-MUTANTS: list[tuple[Patch, tuple[str, ...]]] = [
-    (acknowledge_before_the_write, ("power",)),
-    (forget_tombstones, ("latency", "crash", "power")),
-    (hand_over_too_early, ("churn",)),
-    (acknowledge_without_copies, ("replace",)),
-    (have_no_doubts, ("partition",)),
-    (never_meet_again, ("partition",)),
-    (let_one_voter_decide, ("partition",)),
+MUTANTS: list[tuple[Patch, tuple[str, ...], float]] = [
+    (acknowledge_before_the_write, ("power",), 1.0),
+    (forget_tombstones, ("latency", "crash", "power"), 1.0),
+    (hand_over_too_early, ("churn",), 1.0),
+    (acknowledge_without_copies, ("replace",), 1.0),
+    (have_no_doubts, ("partition",), 1.0),
+    (never_meet_again, ("partition",), 1.0),
+    (let_one_voter_decide, ("partition",), 4.0),
 ]
 
 
-def caught(faults: tuple[str, ...]) -> str:
+def caught(faults: tuple[str, ...], minutes: float) -> str:
     """Return which checker caught it first."""
     for seed in range(SEEDS):
-        if checker := simulate(Settings(6, 1.0, seed, faults)).checker:
+        if checker := simulate(Settings(6, minutes, seed, faults)).checker:
             return checker
     return ""
 
 
 @pytest.mark.parametrize(
-    ("mutate", "faults"), MUTANTS, ids=lambda value: getattr(value, "__name__", "")
+    ("mutate", "faults", "minutes"), MUTANTS, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_mutants_are_caught(
-    monkeypatch: pytest.MonkeyPatch, mutate: Patch, faults: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, mutate: Patch, faults: tuple[str, ...], minutes: float
 ) -> None:
+    monkeypatch.setattr(nemesis, "WHOLE_SECONDS_MAX", 60.0)
     mutate(monkeypatch)
-    assert caught(faults)
+    assert caught(faults, minutes)
