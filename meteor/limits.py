@@ -110,6 +110,9 @@ DEADLINE_SECONDS_MAX = 300.0
 DELIVERIES_QUEUED_MAX = 4096
 """Messages that wait for one other peer or one client; beyond it the newest is lost and counted."""
 
+DELIVERIES_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of messages that wait for one other peer or one client; the same happens beyond it."""
+
 WATCHES_PER_CLIENT_MAX = 100_000
 """Watches that one client may have at a peer."""
 

@@ -31,6 +31,11 @@ Delete = Callable[[str, Sequence[str]], Awaitable[None]]
 """Deletes data of a profile by their ids."""
 
 
+INBOX_LOOK_SECONDS = 30.0
+"""How often a reader looks through its inbox: notes that came in with another part of the ring, or
+with a copy, are not announced."""
+
+
 class ReliableWatch(Watch):
     """An async iterator of items, each given once; `lost` counts times that the inbox was full.
 

@@ -18,7 +18,7 @@ from arms.profile import Profile
 from arms.rendezvous import weight
 from meteor.background import background_nursery
 from meteor.client.connection import Connection
-from meteor.client.inbox import ReliableWatch, notes_of
+from meteor.client.inbox import INBOX_LOOK_SECONDS, ReliableWatch, notes_of
 from meteor.client.requests import batches, checked_action, checked_modifiers, failed, input_errors
 from meteor.client.results import (
     TTL_SECONDS,
@@ -239,10 +239,15 @@ class Ring:
                 yield watch
             return
         message = self._reliable(profile, reliable, keep)
-        async with self.watch(inbox_profile(reliable).text, replay=True) as inbox:
-            kept = ReliableWatch(message, inbox, stored, replay, self._delete_each)
-            async with self._standing(kept), kept.acknowledging():
-                yield kept
+        notes = inbox_profile(reliable).text
+        inbox = Watch(
+            self._message(notes, Action.NOTIFY_DATA),
+            lambda: self.retrieve(notes),
+            INBOX_LOOK_SECONDS,
+        )
+        kept = ReliableWatch(message, inbox, stored, replay, self._delete_each)
+        async with self._standing(inbox), self._standing(kept), kept.acknowledging():
+            yield kept
 
     async def unwatch(self, profile: str, *, reliable: str) -> Receipt:
         """Withdraw a reliable watch and empty its inbox of what is its own."""

@@ -45,12 +45,19 @@ class Watch:
     stays = False
     """Whether it stays there when its program goes."""
 
-    def __init__(self, message: Message, replay: Callable[[], Retrieval] | None) -> None:
+    def __init__(
+        self,
+        message: Message,
+        replay: Callable[[], Retrieval] | None,
+        look_seconds: float = math.inf,
+    ) -> None:
         self.message = message
         self.lost = 0
         self.receipt: Receipt | None = None
         """What the ring said when the watch was posted; `matches` counts what was there already."""
         self._replay = replay
+        self._looked = 0.0
+        self._look_seconds = look_seconds  # how often to look, though nothing seems to be missed
         self._behind = replay is not None
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._send, self._queue = trio.open_memory_channel[Item | None](QUEUED_MAX)
@@ -84,13 +91,14 @@ class Watch:
             self._unfinished = not self._replaying.complete
         except (NoAnswer, ConnectionLost):
             self._unfinished = True
-        self._replaying = None
+        self._replaying, self._looked = None, trio.current_time()
         return None
 
     async def _next_notified(self) -> Item | None:
         """Wait for a notification; None when it is time to look at what is stored."""
         try:
-            with trio.move_on_after(AGAIN_SECONDS if self._unfinished else math.inf):
+            seconds = AGAIN_SECONDS if self._unfinished else self._look_seconds
+            with trio.move_on_at(self._looked + seconds):
                 return await self._queue.receive()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None

@@ -6,11 +6,13 @@ ends the simulation.
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from arms.profile import Profile
 from meteor.ring.invariants import violations
-from meteor.simulation.workload import EXPIRY_SLACK_SECONDS, Item, Log, Query
+from meteor.simulation.workload import EXPIRY_SLACK_SECONDS, WATCHED, Item, Log, Query
 from meteor.simulation.world import CONFIG, World
 
 
@@ -81,6 +83,23 @@ class Checks:
         """See that no item was given to two takers."""
         twice = [i for i in self.log.items.values() if len(i.takers) > 1]
         self._evaluate("an item has one taker", [f"{item} has two" for item in twice])
+
+    def unread(self) -> list[str]:
+        """Say which notifications of the reliable watch have not come."""
+        wanted = Profile.parse(WATCHED)
+        return [
+            f"the reader was not told of {item}"
+            for item in self.log.items.values()
+            if self.log.watched < item.posted
+            and item.acked < math.inf
+            and wanted.selects(self._profile(item))
+            and item.number not in self.log.notified
+        ]
+
+    def reliable_notifications(self) -> None:
+        """See that the reader was told of everything that was acknowledged, and once."""
+        twice = [f"told {n} times of {i}" for i, n in self.log.notified.items() if n > 1]
+        self._evaluate("a reliable notification comes, and once", self.unread() + twice)
 
     def _profile(self, item: Item) -> Profile:
         if item.number not in self._profiles:

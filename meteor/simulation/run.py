@@ -20,11 +20,17 @@ from meteor.simulation.checks import Checks, Violation
 from meteor.simulation.determinism import deterministic
 from meteor.simulation.faults import FAULTS
 from meteor.simulation.nemesis import Nemesis
-from meteor.simulation.workload import Log, Worker, query
+from meteor.simulation.workload import Log, Worker, query, read
 from meteor.simulation.world import World
 
 CLIENTS = 3
 """Programs that use the simulated ring."""
+
+READER = "reader"
+"""The program that has a reliable watch."""
+
+READ_SECONDS_MAX = 120.0
+"""Until then, after the last fault, the reader must have been told of everything."""
 
 LOOK_SECONDS = 0.5
 """How often the ring is looked at as a whole."""
@@ -149,7 +155,7 @@ class _Simulation:
         checks = Checks(world, log)
         log.on_query = checks.query
         names = [f"client{i}" for i in range(CLIENTS)]
-        nemesis = Nemesis(world, settings.faults, names, settings.seed)
+        nemesis = Nemesis(world, settings.faults, [*names, READER], settings.seed)
         report.events, report.operations = world.history.counts, log.counts
         report.checks = checks.counts
         await self._begin(world, nemesis)
@@ -158,16 +164,21 @@ class _Simulation:
             for name in names:
                 worker = Worker(name, log, world.history, settings.seed)
                 working.start_soon(self._work, world, worker, checks, finished)
+            working.start_soon(self._read, world, log, finished)
             with trio.move_on_after(settings.minutes * 60):
                 async with trio.open_nursery() as trouble:
                     trouble.start_soon(nemesis.run)
                     await self._look(nemesis, checks)
             await nemesis.end()
+            with trio.move_on_after(READ_SECONDS_MAX):
+                while checks.unread():  # noqa: ASYNC110 - another task reads
+                    await trio.sleep(0.5)
             finished.set()
         await nemesis.whole()  # what was asked during the last fault may have timed out since
         checks.ring_is_whole()
         checks.copies_are_made()
         checks.takers()
+        checks.reliable_notifications()
         if self._errors.found:
             raise Violation("no peer meets a bug of its own", self._errors.found[0])
         report.history = world.history.digest
@@ -192,6 +203,16 @@ class _Simulation:
             if nemesis.calm:
                 checks.ring_is_sound()
             checks.takers()
+
+    async def _read(self, world: World, log: Log, finished: trio.Event) -> None:
+        addresses = [peer.address for peer in world.peers.values()]
+        async with (
+            world.client(READER, addresses[::-1]) as ring,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(read, ring, log, world.history)
+            await finished.wait()
+            nursery.cancel_scope.cancel()
 
     async def _work(
         self, world: World, worker: Worker, checks: Checks, finished: trio.Event

@@ -65,6 +65,10 @@ class Log:
     def __init__(self) -> None:
         self.items: dict[int, Item] = {}
         self.counts: dict[str, int] = {}
+        self.notified: dict[int, int] = {}
+        """How often the reader was told of an item."""
+        self.watched = math.inf
+        """Since when the reader has its reliable watch."""
         self.takes: dict[str, Profile] = {}
         """What clients are just trying to take: it may be gone already."""
         self.on_query: Callable[[Query], None] = lambda _: None
@@ -182,6 +186,24 @@ class Worker:
             item.takers.append(self.name)
             self._log.count("items taken")
             self._history.note("took", self.name, item.number)
+
+
+WATCHED = "type=t2"
+
+
+async def read(ring: Ring, log: Log, history: History) -> None:
+    """Read a reliable watch until cancelled."""
+    while True:
+        try:
+            async with ring.watch(WATCHED, reliable="reader") as matches:
+                log.watched = min(log.watched, trio.current_time())
+                async for match in matches:
+                    number = int(match.text)
+                    log.notified[number] = log.notified.get(number, 0) + 1
+                    history.note("notified", number)
+        except MeteorError as error:
+            history.note("could not watch", error)
+            await trio.sleep(PAUSE_SECONDS)
 
 
 async def query(ring: Ring, interest: str, client: str, log: Log, history: History) -> Query:
