@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence, Sized
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import trio
 
 from arms.message import Message
 from arms.rendezvous import Notification, weight
 from meteor.errors import ConnectionLost, InputError, MeteorError
-from meteor.limits import DELIVERIES_QUEUED_MAX, PAGE_BYTES
+from meteor.limits import DELIVERIES_BYTES_MAX, DELIVERIES_QUEUED_MAX, PAGE_BYTES
 from meteor.node.links import Links
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
@@ -51,7 +51,7 @@ class Sessions:
         """Notifications that could not be delivered."""
         self._address, self._links = address, links
         self._clients: dict[str, Session] = {}
-        self._ways: dict[str, trio.MemorySendChannel[Delivery]] = {}
+        self._ways: dict[str, _Waiting[Delivery]] = {}
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
@@ -95,24 +95,19 @@ class Sessions:
         assert self._nursery is not None
         way = self._ways.get(address)
         if way is None:
-            way, queue = trio.open_memory_channel[Delivery](DELIVERIES_QUEUED_MAX)
-            self._ways[address] = way
-            self._nursery.start_soon(self._serve_way, address, queue)
-        try:
-            way.send_nowait((message, targets))
-        except trio.WouldBlock:
+            way = self._ways[address] = _Waiting()
+            self._nursery.start_soon(self._serve_way, address, way)
+        if not way.put((message, targets)):
             self.lost += len(targets)
 
-    async def _serve_way(self, address: str, queue: trio.MemoryReceiveChannel[Delivery]) -> None:
+    async def _serve_way(self, address: str, way: _Waiting[Delivery]) -> None:
         """Carry notifications to another peer until nothing comes for a while."""
         while True:
             with trio.move_on_after(IDLE_SECONDS) as idle:
-                first = await queue.receive()
+                batch = await way.take()
             if idle.cancelled_caught:
                 del self._ways[address]
-                queue.close()
                 return
-            batch = _gather(first, queue)
             body = [[message.to_wire(), targets] for message, targets in batch]
             try:
                 await self._links.request(address, "deliver", body, DELIVER_SECONDS)
@@ -150,24 +145,20 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._send, self._queue = trio.open_memory_channel[tuple[Message, list[str]]](
-            DELIVERIES_QUEUED_MAX
-        )
+        self._waiting = _Waiting[tuple[Message, list[str]]]()
         self._missed = 0
 
     def offer(self, message: Message, watches: list[str]) -> bool:
         """Queue a notification; False when the client is too slow for it."""
-        try:
-            self._send.send_nowait((message, watches))
-        except trio.WouldBlock:
-            self._missed += len(watches)
-            return False
-        return True
+        if self._waiting.put((message, watches)):
+            return True
+        self._missed += len(watches)
+        return False
 
     async def run(self) -> None:
         """Send what is queued, as it comes."""
-        async for first in self._queue:
-            batch = _gather(first, self._queue)
+        while True:
+            batch = await self._waiting.take()
             missed, self._missed = self._missed, 0
             body = [[[message.to_wire(), watches] for message, watches in batch], missed]
             try:
@@ -181,17 +172,41 @@ def _parts(targets: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
         yield targets[i : i + TARGETS_PER_DELIVERY_MAX]
 
 
-def _gather(first: Queued, queue: trio.MemoryReceiveChannel[Queued]) -> list[Queued]:
-    """Return what is queued by now, as much as one frame should hold."""
-    batch, size = [first], weight(first[0]) + TARGET_BYTES * len(first[1])
-    while len(batch) < FRAME_NOTIFICATIONS_MAX and size < PAGE_BYTES:
+class _Waiting(Generic[Queued]):
+    """What waits to be sent one way: so many deliveries, and so many bytes."""
+
+    def __init__(self) -> None:
+        self._send, self._queue = trio.open_memory_channel[Queued](DELIVERIES_QUEUED_MAX)
+        self._bytes = 0
+
+    def put(self, entry: Queued) -> bool:
+        """Queue a delivery; False when there is no room."""
+        if self._bytes >= DELIVERIES_BYTES_MAX:
+            return False
         try:
-            entry = queue.receive_nowait()
+            self._send.send_nowait(entry)
         except trio.WouldBlock:
-            break
-        batch.append(entry)
-        size += weight(entry[0]) + TARGET_BYTES * len(entry[1])
-    return batch
+            return False
+        self._bytes += _size(entry)
+        return True
+
+    async def take(self) -> list[Queued]:
+        """Wait for a delivery; return what is queued by then, as much as one frame should hold."""
+        batch = [await self._queue.receive()]
+        size = _size(batch[0])
+        while len(batch) < FRAME_NOTIFICATIONS_MAX and size < PAGE_BYTES:
+            try:
+                batch.append(self._queue.receive_nowait())
+            except trio.WouldBlock:
+                break
+            size += _size(batch[-1])
+        self._bytes -= size
+        return batch
+
+
+def _size(entry: tuple[Message, Sized]) -> int:
+    message, targets = entry
+    return weight(message) + TARGET_BYTES * len(targets)
 
 
 def _read_targets(wire: list[Value]) -> list[tuple[str, str]]:

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 import trio
-from rings import ring_of
+from trio.testing import MockClock
 
+from arms.message import Action, Header, Message
+from arms.profile import Profile
 from meteor.client import Post, connect
 from meteor.errors import Busy
+from meteor.limits import PROTOCOL
 from meteor.node.admission import Admission
 from meteor.node.writer import Writer
+from meteor.transport.frames import encode
 from meteor.transport.memory import MemoryNetwork
+from tests.meteor.rings import ring_of
 
 
 def test_what_is_in_hand_is_counted_and_given_back() -> None:
@@ -89,3 +94,24 @@ async def test_post_many_says_that_a_refused_post_is_not_stored(
             receipts = await mine.post_many([Post(f"type=t, degree={i}") for i in range(11)])
         assert all(r.error and "busy" in r.error for r in receipts)
         assert all(r.error and "may or may not" not in r.error for r in receipts)
+
+
+async def test_what_waits_for_a_reader_that_does_not_read_is_bounded_and_counted(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A client that shook hands, has a watch, and then reads nothing more."""
+    memory = MemoryNetwork(seed=1)
+    async with ring_of(1, tmp_path, memory) as ring:
+        (node,) = ring.nodes.values()
+        hello = {"protocol": PROTOCOL, "role": "client", "version": "0", "client": "sleeper"}
+        stream = await ring.network("sleeper:1").dial(ring.address)
+        await stream.send_all(encode([0, hello]))
+        header = Header(Profile.parse("type=big"), "watch", sender="sleeper")
+        watch = Message(header, Action.NOTIFY_DATA).to_wire()
+        await stream.send_all(encode([1, 1, "post", [[[watch, 3000]], 5]]))
+        async with connect(ring.address, network=ring.network(), seconds=60) as client:
+            for _ in range(80):
+                assert (await client.store("type=big", b"x" * 1_000_000, ttl=3000)).matches == 1
+            assert node.report()["notifications_lost"] > 0
+            assert (await client.aggregate("type=big")).value == 80
+        await trio.aclose_forcefully(stream)
