@@ -160,6 +160,11 @@ class Retrieval:
         return self._retrieval.complete
 
     @property
+    def lost(self) -> tuple[str, ...]:
+        """Peers out of reach that may know of more."""
+        return self._retrieval.lost
+
+    @property
     def peers(self) -> int:
         """The peers that answered."""
         return self._retrieval.peers

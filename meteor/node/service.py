@@ -225,7 +225,8 @@ class Service:
                 break
         if refused and not taken:
             raise RemoteError("; ".join(sorted(set(refused.values()))))
-        return [[found_wire(found) for found in taken], complete and not refused]
+        everything = len(taken) == wanted or (complete and not refused)
+        return [[found_wire(found) for found in taken], everything]
 
     async def _take(
         self, chosen: Sequence[Found], taker: Message, deadline: float, refused: dict[str, str]
