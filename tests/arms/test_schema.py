@@ -11,8 +11,9 @@ import sqlite_utils
 from rendezvous_point import LAB, post
 
 from arms import schema
+from arms.digests import Digest, Names
 from arms.errors import StoreError
-from arms.message import Kind
+from arms.message import Kind, Voters, region_of
 from arms.store import Store
 from arms.writes import Put, Remove
 from squid import Space
@@ -150,6 +151,36 @@ def add_column(connection: sqlite3.Connection, space: Space) -> None:
 
 def fill_column(connection: sqlite3.Connection, space: Space) -> None:
     connection.execute("UPDATE message SET heard = length(?)", (space.name,))
+
+
+def test_a_store_of_version_1_is_taken_over_with_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    writer, reader = schema.open_store(path, LAB)
+    lowest = region_of(LAB, post("store", "type=a, degree=5")).lowest
+    writer.execute(
+        "INSERT INTO message VALUES (7, 'd1', 'data', 'store', 'type=a, degree=5', ?, 1, 0, ?, "
+        "'s', 'r', '', '{}', '[null, null, null, null]', ?)",
+        (lowest, 10**15, b"x"),
+    )
+    writer.execute("INSERT INTO tombstone VALUES (3, 'gone', '', 5, ?)", (10**15,))
+    reader.close()
+    writer.close()
+    monkeypatch.undo()
+    store = Store(path, LAB)
+    (stored,) = store.after(0, 0, 9)
+    assert (stored.seq, stored.message.data, stored.message.header.voters) == (7, b"x", Voters())
+    ((_, stone),) = store.tombstones(0, 0, 9)
+    assert (stone.id, stone.point) == ("gone", True)
+    names = Names()
+    store.digests.names(0, (0, 2**63 - 1), names, (0, ""), 9)
+    assert names.messages == {"d1": (10**15, 0)}
+    digests = [Digest()]
+    store.digests.points(0, (lowest, lowest), digests, (lowest, ""), 9)  # type: ignore[arg-type]
+    assert digests == [Digest(1, schema.digest("d1", 10**15, 0))]
+    store.close()
 
 
 def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
