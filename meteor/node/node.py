@@ -176,9 +176,7 @@ class Node:
             self.report,
         )
         self._point = point
-        self._router = Router(
-            self.space, self.overlay, self._links, point, gate, self.config.post_seconds
-        )
+        self._router = Router(self.space, self.overlay, self._links, point, gate)
         self._handover = Handover(
             self.space,
             store,
@@ -189,7 +187,7 @@ class Node:
             self._links,
             gate,
             clock,
-            self._router.deliver,
+            lambda messages: self._service.deliver(messages),
         )
         self._service = Service(
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds

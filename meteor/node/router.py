@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import trio
 
-from arms.message import Message
 from meteor.errors import ConnectionLost, InputError, MeteorError, NoAnswer, Refused
 from meteor.limits import (
     ANSWER_BYTES_MAX,
@@ -24,7 +23,7 @@ from meteor.limits import (
     PAGE_BYTES,
     REPLY_SHARE,
 )
-from meteor.node.errands import Answer, Errand, Trace, errand_for
+from meteor.node.errands import Answer, Errand, Trace
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
@@ -52,9 +51,7 @@ class Router:
         links: Links,
         point: RendezvousPoint,
         gate: Gate,
-        seconds: float,
     ) -> None:
-        self._seconds = seconds
         self._space, self._overlay, self._links = space, overlay, links
         self._point, self._gate = point, gate
         self._owners = OwnerCache()
@@ -89,15 +86,6 @@ class Router:
                 return answers
             await trio.sleep(pause)
             pause = min(pause * 2, 0.5)
-
-    async def deliver(self, messages: Sequence[Message]) -> list[bool]:
-        """Bring messages to their owners; says of each whether all of them have it."""
-        errands = [errand_for(self._space, message) for message in messages]
-        answers = await self.ask(errands, self._seconds)
-        return [
-            not answer.faults and not missing(e.members(self._space), e.spans, answer.covered)
-            for e, answer in zip(errands, answers, strict=True)
-        ]
 
     async def route(
         self, errands: Sequence[Errand], seconds: float, hops: int, sender: int | None = None

@@ -126,6 +126,21 @@ class Service:
             case _:
                 raise InputError("what came is not a post")
 
+    async def deliver(self, messages: Sequence[Message]) -> list[bool]:
+        """Bring stored messages to their owners; says of each whether all of them have it.
+
+        Where one was stored there may have been fewer watches than there are at its owner: those
+        that are reliable are told.
+        """
+        errands = [errand_for(self._space, message) for message in messages]
+        deadline = trio.current_time() + self._post_seconds
+        answers = await self._router.ask(errands, self._post_seconds)
+        await self._notices.place(errands, answers, deadline)
+        return [
+            not answer.faults and not missing(e.members(self._space), e.spans, answer.covered)
+            for e, answer in zip(errands, answers, strict=True)
+        ]
+
     def _receipt(self, errand: Errand, answer: Answer) -> Value:
         if answer.faults:
             return ["error", "remote", "; ".join(answer.faults)]

@@ -92,6 +92,7 @@ class Checks:
             for item in self.log.items.values()
             if self.log.watched < item.posted
             and item.acked < math.inf
+            and not item.doubted
             and wanted.selects(self._profile(item))
             and item.number not in self.log.notified
         ]
