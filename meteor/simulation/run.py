@@ -160,20 +160,22 @@ class _Simulation:
         report.checks = checks.counts
         await self._begin(world, nemesis)
         async with trio.open_nursery() as working:
-            finished = trio.Event()
+            finished, told = trio.Event(), trio.Event()
             for name in names:
                 worker = Worker(name, log, world.history, settings.seed)
                 working.start_soon(self._work, world, worker, checks, finished)
-            working.start_soon(self._read, world, log, finished)
+            working.start_soon(self._read, world, log, told)
             with trio.move_on_after(settings.minutes * 60):
                 async with trio.open_nursery() as trouble:
                     trouble.start_soon(nemesis.run)
                     await self._look(nemesis, checks)
             await nemesis.end()
+            finished.set()
+            await trio.sleep(0.5)  # nobody posts any more
             with trio.move_on_after(READ_SECONDS_MAX):
                 while checks.unread():  # noqa: ASYNC110 - another task reads
                     await trio.sleep(0.5)
-            finished.set()
+            told.set()
         await nemesis.whole()  # what was asked during the last fault may have timed out since
         checks.ring_is_whole()
         checks.copies_are_made()
@@ -204,14 +206,14 @@ class _Simulation:
                 checks.ring_is_sound()
             checks.takers()
 
-    async def _read(self, world: World, log: Log, finished: trio.Event) -> None:
+    async def _read(self, world: World, log: Log, told: trio.Event) -> None:
         addresses = [peer.address for peer in world.peers.values()]
         async with (
             world.client(READER, addresses[::-1]) as ring,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(read, ring, log, world.history)
-            await finished.wait()
+            await told.wait()
             nursery.cancel_scope.cancel()
 
     async def _work(
