@@ -71,8 +71,12 @@ class Copier:
                 break
         return parcel
 
-    def page(self, spans: Spans, after: Mark) -> Page:
-        """Return what came after a mark and touches the spans, as much as a frame should hold."""
+    def page(self, spans: Spans, after: Mark, *, moving: bool = False) -> Page:
+        """Return what came after a mark and touches the spans, as much as a frame should hold.
+
+        Where a deleted region lay nobody knows any more. When an arc is `moving`, its tombstone
+        goes along; else each peer of the region has its own.
+        """
         now_ms, newest = self._clock(), self._store.newest()
         seq, stone = after
         messages: list[Message] = []
@@ -94,8 +98,7 @@ class Copier:
         if len(stones) < HANDOVER_ROWS:
             stone = max(stone, newest[1])
         last = rows < HANDOVER_ROWS and len(stones) < HANDOVER_ROWS
-        # Where a deleted region lay nobody knows any more: its tombstone goes to everyone.
-        mine = [e for _, e in stones if not e.point or contains(spans, e.identifier)]
+        mine = [e for _, e in stones if contains(spans, e.identifier) or (moving and not e.point)]
         return Page((seq, stone), last, messages, mine)
 
 

@@ -160,7 +160,7 @@ class Handover:
             nonlocal mark, count
             last = False
             while not last:
-                page = self._copier.page(spans, mark)
+                page = self._copier.page(spans, mark, moving=True)
                 if page:
                     await self._send(peer, page, (low, high))
                 mark, last, count = page.upto, page.last, count + len(page.messages)
