@@ -7,7 +7,7 @@ Identifiers are in order in the store, so a range is one walk over an index.
 
 Messages that are regions lie in many arcs, so no range of identifiers has them all: those that meet
 the arc are cut by their own digest instead. Their tombstones are not compared: nobody knows any
-more where they lay. They are copied as they come.
+more where they lay, and each peer of the region has its own.
 """
 
 from __future__ import annotations
