@@ -14,13 +14,14 @@ match counts once, whatever copies lie where.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arms.aggregate import Aggregate, aggregate_of
+from arms.batch import Site
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, region_of_profile
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
@@ -98,6 +99,17 @@ class Page:
     resume: Place | None = None
 
 
+@dataclass(slots=True)
+class Watchers:
+    """Who watches for data with one profile."""
+
+    count: int = 0
+    ways: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """(client, watch) of those to be told now, by the address of the peer that can reach them."""
+    notes: list[Due] = field(default_factory=list)
+    """What must be in inboxes before the sender is told that its post was done."""
+
+
 class Rendezvous:
     """Matches messages against a store."""
 
@@ -154,6 +166,29 @@ class Rendezvous:
                 return Effect(len(told), copies, told)
             case _:
                 return Effect(plan.matches)
+
+    def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
+        """Say who watches for data at these sites, by the text of their profile.
+
+        The sites are points that this peer speaks for, so it is the one that reacts.
+        """
+        found: dict[str, Watchers] = {}
+        for site in sites:
+            if site.text in found:
+                continue
+            ours = found[site.text] = Watchers()
+            region = region_of_profile(self.space, site.profile, Action.STORE)
+            for stored in self.store.candidates(now_ms, Kind.INTEREST, region):
+                interest = stored.message
+                if not interest.profile.selects(site.profile):
+                    continue
+                ours.count += 1
+                if interest.modifiers.inbox is None:
+                    header = interest.header
+                    ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+                else:
+                    ours.notes.append(due(interest))
+        return found
 
     def page(
         self,

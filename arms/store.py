@@ -19,6 +19,7 @@ from typing import Any
 
 from arms.ballot_box import BallotBox
 from arms.ballots import Voted
+from arms.batch import Batch
 from arms.box_index import BoxIndex
 from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
@@ -34,6 +35,7 @@ from arms.rows import (
     STORED,
     WAITING,
     Stored,
+    batch_rows,
     read_row,
     read_stone,
     write_row,
@@ -46,6 +48,7 @@ from arms.writes import (
     Drop,
     Keep,
     Put,
+    PutBatch,
     Remove,
     Sweep,
     Take,
@@ -106,6 +109,8 @@ class Store:
         match write:
             case Put(message):
                 return self._put(now_ms, message)
+            case PutBatch():
+                return self._put_batch(now_ms, write)
             case Keep(note):
                 return self._keep(now_ms, note)
             case Remove(ids):
@@ -138,6 +143,33 @@ class Store:
             self._erase(known.kind, known.seq)  # expired, so for everyone it was gone
         if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
             self._insert(now_ms, message)
+        return True
+
+    def _put_batch(self, now_ms: int, write: PutBatch) -> int:
+        batch = write.batch
+        fresh = self._all_fresh(now_ms, batch)
+        if fresh:
+            self._writer.executemany(INSERT, batch_rows(now_ms, batch))
+            return len(batch)
+        for row, id_ in enumerate(batch.ids):
+            if not self._put(now_ms, batch.message(row)):
+                write.repeated.add(id_)
+        return len(batch) - len(write.repeated)
+
+    def _all_fresh(self, now_ms: int, batch: Batch) -> bool:
+        """Say whether nothing is known of any message of a batch, and none has expired.
+
+        A client numbers its messages, so those of a batch lie side by side.
+        """
+        ids, first, last = set(batch.ids), min(batch.ids), max(batch.ids)
+        if len(ids) < len(batch) or min(batch.expires_ms) <= now_ms:
+            return False
+        for table in ("message", "tombstone"):
+            known = self._writer.execute(
+                f"SELECT id FROM {table} WHERE id BETWEEN ? AND ? LIMIT 1", (first, last)
+            )
+            if known.fetchone() is not None:
+                return False
         return True
 
     def _keep(self, now_ms: int, note: Message) -> int:

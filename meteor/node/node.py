@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from arms.batch import Sites
 from arms.errors import StoreError
 from arms.limits import TEXT_FIELD_MAX
 from arms.message import Kind
@@ -30,6 +31,7 @@ from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
 from meteor.node.point import RendezvousPoint
+from meteor.node.posts import Posts
 from meteor.node.replicas import Replicas
 from meteor.node.reunion import Reunion
 from meteor.node.router import Router
@@ -173,6 +175,7 @@ class Node:
             self._voting,
             clock,
             self._sessions.notify,
+            self._sessions.tell,
             self.report,
         )
         self._point = point
@@ -192,6 +195,17 @@ class Node:
         self._service = Service(
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
         )
+        self._posts = Posts(
+            Sites(self.space),
+            self.overlay,
+            self._links,
+            point,
+            gate,
+            self._router.owners,
+            clock,
+            self._service.post,
+        )
+        self._service.posts, self._service.catch_up = self._posts, self._sessions.catch_up
 
     # -- entering the ring -------------------------------------------------------------------------
 
@@ -358,6 +372,8 @@ class Node:
                 errands = [Errand.from_wire(wire) for wire in wires]
                 answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX), sender)
                 return [answer.to_wire() for answer in answers]
+            case "batch", _:
+                return await self._posts.answer(body)
             case "deliver", _:
                 return self._sessions.answer(body)
             case (("replicate" | "digests" | "names" | "fetch" | "mend"), _):
