@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arms.aggregate import Aggregate, aggregate_of
+from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
 from arms.message import Action, Kind, Message, Modifiers, region_of
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
-from arms.store import WHOLE_RING, Spans, Store, contains
+from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
 
@@ -192,7 +193,7 @@ class Rendezvous:
         """Walk stored data in the order of their places: each row's place, and the match."""
         region = region_of(self.space, message)
         selects = message.profile.compile()
-        walks = (self.store.points, self.store.ranges)
+        walks = (self.store.candidates.points, self.store.candidates.ranges)
         data = heapq.merge(*(walk(now_ms, region, spans, resume) for walk in walks), key=_place)
         for at, stored in data:
             hit = selects(stored.message.profile)
@@ -241,7 +242,7 @@ class Rendezvous:
         place = region.lowest if region.is_point else None
         if place is not None and not contains(spans, place):
             return
-        for stored in self.store.candidates(now_ms, kind, region):
+        for stored in self.store.candidates.meeting(now_ms, kind, region):
             if matches(stored.message.profile) and (
                 place is not None or _meets_in(spans, region, self._region(stored))
             ):
@@ -261,7 +262,7 @@ class Rendezvous:
             yield from self._walk(now_ms, message, ((at, WHOLE_RING[0][1]),), {at: id_})
         else:
             selects = message.profile.compile()
-            for stored in self.store.candidates(
+            for stored in self.store.candidates.meeting(
                 now_ms, Kind.INTEREST, region_of(self.space, message)
             ):
                 if selects(stored.message.profile):

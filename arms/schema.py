@@ -160,7 +160,6 @@ def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
         "INSERT INTO space VALUES (?, ?, ?, ?)",
         (space.name, space.version, space.fingerprint(), space.to_toml()),
     )
-    box_index.create_tables(connection, space)
 
 
 def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
@@ -203,5 +202,9 @@ def digest(id_: str, expires_ms: int, term: int) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest()) >> 1
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _votes_and_digests)
+MIGRATIONS: tuple[Migration, ...] = (
+    _first_tables,
+    _votes_and_digests,
+    box_index.create_tables,
+)
 """One step for each schema version; the version of a file is the number of steps it has seen."""
