@@ -142,17 +142,11 @@ class BoxIndex:
             for (kind, code), boxes in changes.gone.items():
                 self._index(kind).discard(code, boxes)
                 gone.add(code >> FLAG_BITS)
-            for which in (*Kind, None):
-                rows = [
-                    (code, box)
-                    for (kind, code), boxes in changes.added.items()
-                    if kind is which
-                    for box in boxes
-                ]
-                if rows:
-                    codes, added = zip(*rows, strict=True)
-                    ends = np.array(added)
-                    self._index(which).add(codes, ends[:, :, 0], ends[:, :, 1])
+            rows: dict[Kind | None, list[tuple[int, Box]]] = {}
+            for (kind, code), boxes in changes.added.items():
+                rows.setdefault(kind, []).extend((code, box) for box in boxes)
+            for kind, added in rows.items():
+                self._index(kind).add(*zip(*added, strict=True))
             self._committed.popleft()
         return gone
 
@@ -241,19 +235,17 @@ def is_exact(space: Space, profile: Profile) -> bool:
 
     It does when it asks for nothing but that dimensions be there: cells tell nothing more for sure.
     """
-    last = (1 << space.bits) - 1
+    whole = 1, (1 << space.bits) - 1
     codecs = {dimension.name: dimension.codec for dimension in space.dimensions}
-    return all(
-        len(path) == 1
-        and path[0].axis is Axis.CHILD
-        and len({element.attribute for element in path[0].elements}) == len(path[0].elements)
+    return (
+        len(profile.levels) == 1
+        and profile.levels[0].axis is Axis.CHILD
         and all(
             isinstance(element.pattern, Anything | Bare)
             and element.attribute in codecs
-            and codecs[element.attribute].interval(Anything()) == (1, last)
-            for element in path[0].elements
+            and codecs[element.attribute].interval(Anything()) == whole
+            for element in profile.elements()
         )
-        for path in profile.alternatives()
     )
 
 

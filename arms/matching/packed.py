@@ -79,9 +79,12 @@ class PackedIndex:
 
     # -- changing ----------------------------------------------------------------------------------
 
-    def add(self, codes: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> None:
-        """Add boxes, from lows to highs (both included) of shape (n, dimensions)."""
-        codes, ends = self._rows(codes, lows, highs)
+    def add(self, codes: Sequence[int], boxes: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Add boxes: for each axis its low and high cell, both included."""
+        cells = np.array(boxes, np.int64)
+        self._append(np.array(codes, np.int64), self._ends(cells[:, :, 0], cells[:, :, 1]))
+
+    def _append(self, codes: Integers, ends: Ends) -> None:
         self._count += len(codes)
         while len(codes):
             room = TAIL_ROWS - self._tail_used
@@ -91,9 +94,12 @@ class PackedIndex:
             if self._tail_used == TAIL_ROWS:
                 self._sort_tail()
 
-    def load(self, codes: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> None:
-        """Add very many boxes at once, and put all in order: for a start, as it takes its time."""
-        codes, ends = self._rows(codes, lows, highs)
+    def load(self, codes: Integers, lows: Integers, highs: Integers) -> None:
+        """Add very many boxes at once, as arrays of shape (n, dimensions), and put all in order.
+
+        This is for a start: it takes its time.
+        """
+        ends = self._ends(lows, highs)
         self._count += len(codes)
         level = 1
         while FANOUT**level * SHELF_ROWS < len(codes):
@@ -121,11 +127,11 @@ class PackedIndex:
             self._shelves.release(shelf.number)
         return gone
 
-    def _rows(self, codes: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[Integers, Ends]:
-        lows = np.asarray(lows, np.int64).reshape(-1, self._dimensions)
-        highs = np.asarray(highs, np.int64).reshape(-1, self._dimensions)
-        ends: Ends = np.concatenate((lows.T, ~highs.T), dtype=self._shelves.dtype, casting="unsafe")
-        return np.asarray(codes, np.int64), ends
+    def _ends(self, lows: Integers, highs: Integers) -> Ends:
+        ends: Ends = np.empty((2 * self._dimensions, len(lows)), self._shelves.dtype)
+        ends[: self._dimensions] = lows.T
+        ends[self._dimensions :] = ~highs.T
+        return ends
 
     def _keys(self, ends: Ends) -> Integers:
         wide = ends.astype(np.int64)
@@ -230,7 +236,7 @@ class PackedIndex:
 
     def meeting_points(self, points: Integers) -> tuple[Integers, Integers]:
         """Return the same for many points at once: the number of a point for each code, both."""
-        asked = np.concatenate((points.T, ~points.T), dtype=self._shelves.dtype, casting="unsafe")
+        asked = ~self._ends(~points, ~points)
         step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
         numbers, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for begin in range(0, len(points), step):

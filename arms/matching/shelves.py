@@ -130,13 +130,10 @@ class Shelves:
         rows = slice(begin, begin + len(codes))
         self._boxes.reshape(self._sides, -1)[:, rows] = ends
         self._codes[rows] = codes
-        first, last = used // BLOCK, (used + len(codes) - 1) // BLOCK
-        for block in range(first, last + 1):
-            low = max(block * BLOCK - used, 0)
-            bounds = self._bounds[:, shelf, block]
-            part = ends[:, low : (block + 1) * BLOCK - used].min(axis=1)
-            np.minimum(bounds, part, out=bounds)
-        np.minimum(self._tops[:, shelf], ends.min(axis=1), out=self._tops[:, shelf])
+        for block in range(used // BLOCK, (used + len(codes) - 1) // BLOCK + 1):
+            part = ends[:, max(block * BLOCK - used, 0) : (block + 1) * BLOCK - used].min(axis=1)
+            for bounds in (self._bounds[:, shelf, block], self._tops[:, shelf]):
+                np.minimum(bounds, part, out=bounds)
 
     def rows(self, shelf: int) -> tuple[Ends, Integers, Integers]:
         """Return what is on a shelf: ends, codes and keys."""

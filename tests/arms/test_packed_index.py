@@ -66,24 +66,25 @@ class Interleaved(RuleBasedStateMachine):
         codes = range(self.next, self.next + len(boxes))
         self.next += len(boxes)
         self.boxes |= {code: [box] for code, box in zip(codes, boxes, strict=True)}
-        array = np.array(boxes)
-        self.index.add(list(codes), array[:, :, 0], array[:, :, 1])
+        self.index.add(codes, boxes)
 
     @rule(data=st.data(), bulk=st.booleans())
     def add_one_with_several_boxes(self, data: st.DataObject, bulk: bool) -> None:
         boxes = list(set(self.draw(data, 3)))
         self.boxes[self.next] = boxes
-        array = np.array(boxes)
-        put = self.index.load if bulk else self.index.add
-        put([self.next] * len(boxes), array[:, :, 0], array[:, :, 1])
+        codes = [self.next] * len(boxes)
+        if bulk:
+            array = np.array(boxes)
+            self.index.load(np.array(codes), array[:, :, 0], array[:, :, 1])
+        else:
+            self.index.add(codes, boxes)
         self.next += 1
 
     @rule(data=st.data(), times=st.integers(1, 5))
     def add_the_same_again(self, data: st.DataObject, times: int) -> None:
         (box,) = self.draw(data, 1)
-        array = np.array([box] * times)
         self.boxes |= {self.next + i: [box] for i in range(times)}
-        self.index.add(range(self.next, self.next + times), array[:, :, 0], array[:, :, 1])
+        self.index.add(range(self.next, self.next + times), [box] * times)
         self.next += times
 
     @rule(data=st.data())
@@ -159,7 +160,7 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     lows[:3], highs[:3] = [[0], [top], [0]], [[0], [top], [top]]
     index = PackedIndex(dimensions, bits)
     index.load(np.arange(100), lows[:100], highs[:100])
-    index.add(np.arange(100, 200), lows[100:], highs[100:])
+    index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
     which, codes = index.meeting_points(points)
     for number, point in enumerate(points):
@@ -173,7 +174,7 @@ def test_points_come_with_their_places_on_the_curve() -> None:
     points = np.random.default_rng(7).integers(0, 1 << 21, (500, 3))
     index = PackedIndex(3, 21, of_points=True)
     index.load(np.arange(400), points[:400], points[:400])
-    index.add(np.arange(400, 500), points[400:], points[400:])
+    index.add(range(400, 500), np.stack((points, points), axis=2)[400:].tolist())
     found = index.places([0] * 3, [(1 << 20) - 1] * 3, blocks_max=1000)
     assert found is not None
     places = dict(zip(*(array.tolist() for array in found), strict=True))
