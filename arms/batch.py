@@ -167,7 +167,7 @@ def check_columns(ids: list[Any], profiles: list[Any], data: list[Any]) -> None:
         return
     if {*map(type, ids), *map(type, profiles)} != {str} or {*map(type, data)} != {bytes}:
         raise MessageError("messages have texts as ids and profiles, and bytes as data")
-    if not 1 <= min(map(len, ids)) or max(map(len, ids)) > TEXT_FIELD_MAX:
+    if not min(map(len, ids)) >= 1 or max(map(len, ids)) > TEXT_FIELD_MAX:
         raise MessageError(f"an id has 1 to {TEXT_FIELD_MAX} characters")
     if max(map(len, data)) > DATA_BYTES_MAX:
         raise MessageError(

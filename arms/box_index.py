@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arms.expression import Axis
+from arms.inbox import INBOX
 from arms.limits import POINT_BLOCKS_MAX
 from arms.matching import PackedIndex
 from arms.message import Action, Kind, region_of_profile
@@ -170,6 +171,10 @@ class BoxIndex:
 
     def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the same for each of several points."""
+        if len(points) == 1:
+            return [_distinct(self._boxes[kind].meeting(points[0], points[0]))]
+        if not points:
+            return []
         which, codes = self._boxes[kind].meeting_points(np.array(points, np.int64))
         order = which.argsort(kind="stable")
         edges = which[order].searchsorted(np.arange(len(points) + 1))
@@ -250,12 +255,13 @@ def is_exact(space: Space, profile: Profile) -> bool:
 
 
 def is_plain(data: Profile) -> bool:
-    """Say whether data are of one level and each attribute has a value, as nearly all are."""
-    placed = data.placed()
-    return (
-        len(placed) == 1
-        and len(placed[0].levels) == 1
-        and not any(isinstance(value, Bare) for value in placed[0].levels[0].values())
+    """Say whether data are where their values say: one level, and each attribute has a value.
+
+    Nearly all are. What lies in an inbox is somewhere else.
+    """
+    levels, _ = data.placed()[0]
+    return len(levels) == 1 and not any(
+        isinstance(value, Bare) or attribute == INBOX for attribute, value in levels[0].items()
     )
 
 

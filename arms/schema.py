@@ -195,6 +195,11 @@ def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
     connection.execute("CREATE INDEX idx_ballot_expires_ms ON ballot (expires_ms)")
 
 
+def _plain_boxes(connection: sqlite3.Connection, space: Space) -> None:
+    connection.execute("DROP INDEX IF EXISTS idx_message_voters_identifier")
+    box_index.create_tables(connection, space)
+
+
 def digest(id_: str, expires_ms: int, term: int) -> int:
     """Return 63 bits that stand for one state of a message."""
     content = f"{id_} {expires_ms} {term}".encode()
@@ -204,6 +209,6 @@ def digest(id_: str, expires_ms: int, term: int) -> int:
 MIGRATIONS: tuple[Migration, ...] = (
     _first_tables,
     _votes_and_digests,
-    box_index.create_tables,
+    _plain_boxes,
 )
 """One step for each schema version; the version of a file is the number of steps it has seen."""
