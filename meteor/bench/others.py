@@ -82,7 +82,7 @@ def _subject(flow: Flow, reading: tuple[str, int, int]) -> str:
 
 
 class Mosquitto:
-    """The MQTT broker, through paho-mqtt; each subscriber to a topic has a connection of its own."""
+    """The MQTT broker, through paho-mqtt; each subscriber to a topic has its own connection."""
 
     def __init__(self, qos: int) -> None:
         self.name, self._qos = f"mosquitto QoS {qos}", qos
