@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meteor.cli.client import Access, client_command
-from meteor.cli.display import console, plain, print_json, table
+from meteor.cli.display import console, count, plain, print_json, table
 
 if TYPE_CHECKING:
     from meteor.client import Ring
@@ -61,13 +61,17 @@ def _print_space(space: Space) -> None:
 
     out, grid = console(), table("dimension", "codec", "bits", "bounds", "scale", right=("bits",))
     for dimension in space.dimensions:
-        codec = dict(dimension.codec.describe())
-        low, high = codec.get("min"), codec.get("max")
-        bounds = "any text"
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        codec = dimension.codec.describe()
+        low, high, points = codec.get("min"), codec.get("max"), codec.get("points")
+        bounds, scale = "any text", str(codec.get("scale", ""))
+        if isinstance(points, tuple):
+            low, high = points[0], points[-1]
+            bounds, scale = f"{low} .. {high}", count(len(points), f"learnt {codec['kind']}")
+        elif isinstance(low, (int, float)) and isinstance(high, (int, float)):
             bounds = f"{number_text(low)} .. {number_text(high)}"
-        scale = str(codec.get("scale", ""))
-        grid.add_row(dimension.name, str(codec["codec"]), str(space.bits), bounds, scale)
+        grid.add_row(
+            dimension.name, str(codec["codec"]), str(space.bits), plain(bounds), plain(scale)
+        )
     out.print(
         f"{plain(space.name)}, version {space.version}, fingerprint {space.fingerprint()}",
         style="bold",
