@@ -101,8 +101,12 @@ class Space:
 
         The salt chooses among the cells of a value that owns several.
         """
-        box = self._box(values, Absent(), salt)
+        box = self.point_box(values, salt)
         return Region(self.curve, [] if box is None else [box], self.shift)
+
+    def point_box(self, values: Mapping[str, Sequence[Pattern]], salt: bytes = b"") -> Box | None:
+        """Return the cells of the same; None when a value is an empty range."""
+        return self._box(values, Absent(), salt)
 
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""
