@@ -166,3 +166,6 @@ SURVEY_PEERS_MAX = 10_000
 """Peers that one ring report may list."""
 
 assert DATA_BYTES_MAX * 4 < FRAME_BYTES_MAX, "an answer of a few of the largest items must fit"
+
+LEAPS_MAX = 24
+"""Leaps of a peer, each twice as far as the last: more than any ring needs."""

@@ -27,6 +27,7 @@ from meteor.node.copying import Copier
 from meteor.node.errands import Errand
 from meteor.node.gate import Gate
 from meteor.node.handover import Handover
+from meteor.node.leaps import Leaps
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
@@ -116,7 +117,7 @@ class Node:
             await self._enter(through, past)
             self._serving = True
             self.overlay.recover = self._replicas.recover
-            for task in (self.overlay, self._replicas, self._handover, self._voting):
+            for task in (self.overlay, self._leaps, self._replicas, self._handover, self._voting):
                 nursery.start_soon(task.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._remember, folder)
@@ -153,6 +154,7 @@ class Node:
         self.me, self.store = me, store
         self._writer = Writer(store, clock, self._pace)
         self.overlay = Overlay(me, self.config, self._links, self._random)
+        self._leaps = Leaps(self.overlay, self._links, self.config)
         self._sessions = Sessions(me.address, self._links)
         copier = Copier(self.space, store, clock)
         self._replicas = Replicas(
@@ -384,6 +386,8 @@ class Node:
                 return await self._handover.answer(method, body)
             case "load", float() as share if 0 <= share <= 1:
                 return self._load(share)
+            case "leaps", _:
+                return self._leaps.answer()
             case _:
                 return self.overlay.answer(method, body)
 
