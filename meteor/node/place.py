@@ -35,10 +35,11 @@ async def choose_place(links: Links, config: Config, through: str, random: Rando
     if not loads:
         raise NoRing(f"no peer of the ring at {through} could say how busy it is")
     busiest = max(loads.values(), key=lambda load: (load["data"], load["share"]))
-    return _place(busiest, share, random)
+    return place_in(busiest, share, random)
 
 
-def _place(load: dict[str, Any], share: float, random: Random) -> int:
+def place_in(load: dict[str, Any], share: float, random: Random) -> int:
+    """Return a place in the arc of the peer with this load, about where its data have a share."""
     high: int = load["id"]
     low: int = high if load["low"] is None else load["low"]
     width = (high - low) % RING_SIZE or RING_SIZE
