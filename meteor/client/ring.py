@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from arms.inbox import inbox_profile
-from arms.message import Action, Header, Message, Modifiers
+from arms.message import Action, Header, Message, Modifiers, weight
 from arms.notes import watch_id
 from arms.profile import Profile
-from arms.rendezvous import weight
 from meteor.background import background_nursery
 from meteor.client.connection import Connection
 from meteor.client.inbox import INBOX_LOOK_SECONDS, ReliableWatch, notes_of
@@ -34,11 +33,14 @@ from meteor.client.retrieval import Retrieval
 from meteor.client.watch import RENEW_SECONDS, Watch
 from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
 from meteor.limits import KEEP_SECONDS, WATCHES_PER_CLIENT_MAX
-from meteor.node.errands import Trace, read_found
+from meteor.matches import read_match
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 from meteor.transport.network import Network
 from meteor.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from meteor.node.errands import Trace
 
 log = logging.getLogger("meteor.client")
 
@@ -205,9 +207,7 @@ class Ring:
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
-                return Consumed(
-                    tuple(item_of(read_found(entry).message) for entry in found), complete
-                )
+                return Consumed(tuple(item_of(read_match(entry)[1]) for entry in found), complete)
             case _:
                 raise ProtocolError("what came are not consumed items")
 
@@ -344,6 +344,8 @@ class Ring:
         self, profile: str, action: Action | str = Action.RETRIEVE
     ) -> tuple[list[Trace], bool]:
         """Return the tree that a post takes through the ring, and whether it reached everyone."""
+        from meteor.node.errands import Trace  # with the rest of a peer: few programs need it
+
         message = self._message(profile, action)
         match await self._request("trace", [message.to_wire(), self._seconds]):
             case [list() as traces, bool() as complete]:

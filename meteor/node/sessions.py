@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 import trio
 
-from arms.message import Message
-from arms.rendezvous import Notification, weight
+from arms.message import Message, weight
+from arms.rendezvous import Notification
 from meteor.errors import ConnectionLost, InputError, MeteorError
 from meteor.limits import DELIVERIES_BYTES_MAX, DELIVERIES_QUEUED_MAX, PAGE_BYTES
 from meteor.node.links import Links
