@@ -146,3 +146,21 @@ def route(
         click.echo(words, err=True)
 
     show(run(peers, profiles, queries, seed, fingers, progress), as_json, plot)
+
+
+@bench.command()
+@click.option(
+    "--repeats", type=click.IntRange(1), default=5, show_default=True, help="How often to measure."
+)
+@reporting
+def start(repeats: int, seed: int, as_json: bool, plot: Path | None) -> None:
+    """Measure imports, the start of a peer, and what an idle one takes.
+
+    Runs processes as a user would, at free ports of this machine, with empty stores.
+
+    Example:
+      meteor bench start
+    """
+    from meteor.bench.start import run
+
+    show(run(repeats), as_json, plot)
