@@ -74,7 +74,7 @@ async def test_a_point_is_one_hop_away_once_its_owner_was_heard_of(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     memory = MemoryNetwork(seed=7, latency_seconds=(0.001, 0.02))
-    async with ring_of(16, tmp_path, memory) as ring:
+    async with ring_of(8, tmp_path, memory) as ring:
         know_everybody(ring)
         me = ring.nodes["p3"].me.id
         profiles = [f"type=t{i}, location=room{i}, degree={5 * i}" for i in range(20)]
