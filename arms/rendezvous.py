@@ -25,7 +25,7 @@ from arms.box_index import EXACT, is_plain
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
@@ -38,9 +38,6 @@ Place = tuple[int, str]
 
 COUNTED_ROWS = 500
 """Rows that a new interest looks at in one go; more are counted bit by bit."""
-
-ENVELOPE_BYTES = 256
-"""What a message takes on the wire besides its data, profile and context, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +340,6 @@ def counting(interest: Message) -> Message:
     """Return the retrieval that counts what an interest selects, up to a bound."""
     wanted = Modifiers(limit=MATCHES_COUNTED_MAX, aggregate="count")
     return replace(interest, action=Action.RETRIEVE, modifiers=wanted)
-
-
-def weight(message: Message) -> int:
-    """Return about how many bytes a message takes on the wire."""
-    context = sum(len(key) + len(value) for key, value in message.header.context.items())
-    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
 
 
 def _meets_in(spans: Spans, a: Region, b: Region) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -41,10 +41,13 @@ from meteor.client.standing import Standing
 from meteor.client.watch import Watch, WatchMany
 from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
 from meteor.limits import KEEP_SECONDS
-from meteor.node.errands import Trace, read_found
+from meteor.matches import read_match
 from meteor.transport.frames import Value
 from meteor.transport.network import Network
 from meteor.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from meteor.node.errands import Trace
 
 log = logging.getLogger("meteor.client")
 
@@ -226,9 +229,7 @@ class Ring:
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
-                return Consumed(
-                    tuple(item_of(read_found(entry).message) for entry in found), complete
-                )
+                return Consumed(tuple(item_of(read_match(entry)[1]) for entry in found), complete)
             case _:
                 raise ProtocolError("what came are not consumed items")
 
@@ -345,6 +346,8 @@ class Ring:
         self, profile: str, action: Action | str = Action.RETRIEVE
     ) -> tuple[list[Trace], bool]:
         """Return the tree that a post takes through the ring, and whether it reached everyone."""
+        from meteor.node.errands import Trace  # with the rest of a peer: few programs need it
+
         message = self._message(profile, action)
         match await self._request("trace", [message.to_wire(), self._seconds]):
             case [list() as traces, bool() as complete]:

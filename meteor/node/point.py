@@ -12,9 +12,9 @@ from arms.ballots import Decided, Unreached
 from arms.batch import Batch
 from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
-from arms.message import Action, Message, Voters, region_of
+from arms.message import Action, Message, Voters, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Notification, Place, Rendezvous, counting, weight
+from arms.rendezvous import Notification, Place, Rendezvous, counting
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError

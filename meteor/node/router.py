@@ -270,7 +270,7 @@ class OwnerCache:
                 continue
             if known.peer.id not in self._owners:
                 if len(self._ids) >= OWNERS_CACHED_MAX:
-                    return
+                    continue  # those that are known may have news
                 insort(self._ids, known.peer.id)
             self._owners[known.peer.id] = known
 

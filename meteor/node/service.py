@@ -17,8 +17,8 @@ import trio
 from arms.errors import ArmsError
 from arms.inbox import INBOX
 from arms.limits import NOTES_PER_POST_MAX
-from arms.message import Action, Message, check_ttl, region_of
-from arms.rendezvous import Found, weight
+from arms.message import Action, Message, check_ttl, region_of, weight
+from arms.rendezvous import Found
 from meteor.errors import InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
