@@ -16,11 +16,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
-from arms.box_index import EXACT, is_plain
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
@@ -154,23 +152,11 @@ class Rendezvous:
                     if contains(plan.spans, cast(int, region.lowest)):
                         asked[i] = [low for low, _ in region.boxes[0]]
         profiles = [messages[i].profile for i in asked]
-        found = self.interested(now_ms, profiles, list(asked.values()))
+        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))
             for i, (plan, message, results) in enumerate(zip(plans, messages, written, strict=True))
-        ]
-
-    def interested(
-        self, now_ms: int, profiles: Sequence[Profile], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
-        candidates = self.store.candidates
-        return [
-            list(_selecting(profile, codes, partial(candidates.get, now_ms)))
-            for profile, codes in zip(
-                profiles, candidates.index.meeting_each(Kind.INTEREST, cells), strict=True
-            )
         ]
 
     def _effect(
@@ -322,22 +308,6 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
-
-
-def _selecting(
-    data: Profile, codes: list[int], get: Callable[[int], Stored | None]
-) -> Iterator[Message]:
-    """Give the interests that select data at a point, which their boxes all have.
-
-    Whatever has the point meets it there, so where they meet is not asked.
-    """
-    plain = codes and is_plain(data)
-    for code in codes:
-        stored = get(code)
-        if stored is not None and (
-            (code & EXACT and plain) or stored.message.profile.selects(data)
-        ):
-            yield stored.message
 
 
 def _as_kept(plan: Plan, written: Sequence[int]) -> Message:
