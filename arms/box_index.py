@@ -27,6 +27,7 @@ from arms.limits import POINT_BLOCKS_MAX
 from arms.matching import PackedIndex
 from arms.message import Action, Kind, region_of_profile
 from arms.profile import Profile
+from arms.selection import Selected
 from squid import Region, Space
 from squid.curve_arrays import decode_many
 from squid.limits import RING_BITS
@@ -58,6 +59,8 @@ class _Changes:
     added: dict[tuple[Kind | None, int], Sequence[Box]] = field(default_factory=dict)
     gone: dict[tuple[Kind | None, int], Sequence[Box]] = field(default_factory=dict)
     moved: dict[int, int] = field(default_factory=dict)
+    points: list[tuple[Integers, Integers]] = field(default_factory=list)
+    """Codes and cells of data that were added many at once."""
 
 
 class BoxIndex:
@@ -104,6 +107,11 @@ class BoxIndex:
         self._writer.executemany(self._insert[kind], rows)
         self._gathered.added[kind, _code(seq, exact, len(rows))] = region.boxes
 
+    def add_points(self, seqs: range, cells: Sequence[Sequence[int]]) -> None:
+        """Index data that are points, many at once."""
+        codes = np.arange(seqs.start, seqs.stop, dtype=np.int64) << FLAG_BITS
+        self._gathered.points.append((codes, np.array(cells, np.int64)))
+
     def discard(self, kind: Kind, seq: int, point: bool, identifier: int) -> None:
         """Forget a message's boxes."""
         boxes: Sequence[Box]
@@ -141,6 +149,8 @@ class BoxIndex:
         gone = set()
         while self._committed:
             changes = self._committed[0]
+            for codes, cells in changes.points:
+                self._points.add_points(codes, cells)
             for (kind, code), boxes in changes.gone.items():
                 self._index(kind).discard(code, boxes)
                 gone.add(code >> FLAG_BITS)
@@ -267,7 +277,7 @@ def is_exact(space: Space, profile: Profile) -> bool:
     )
 
 
-def is_plain(data: Profile) -> bool:
+def is_plain(data: Selected) -> bool:
     """Say whether data are where their values say: one level, and each attribute has a value.
 
     Nearly all are. What lies in an inbox is somewhere else.

@@ -16,7 +16,7 @@ from arms.limits import HOT_CHARACTERS_MAX
 from arms.message import Action, Kind, Message, region_of_profile
 from arms.profile import Profile
 from arms.rows import IDENTIFIER, POINTS, STORED, Stored, read_row
-from arms.selection import Selection
+from arms.selection import Selected, Selection
 from squid import Region, Space
 
 Spans = Sequence[tuple[int, int]]
@@ -52,7 +52,7 @@ class Candidates:
                 yield hot.stored
 
     def selecting(
-        self, now_ms: int, data: Sequence[Profile], cells: Sequence[Sequence[int]]
+        self, now_ms: int, data: Sequence[Selected], cells: Sequence[Sequence[int]]
     ) -> list[list[Message]]:
         """Return, for each of several data that are points, the interests that select it."""
         return [
@@ -62,7 +62,7 @@ class Candidates:
             )
         ]
 
-    def _selecting(self, now_ms: int, data: Profile, codes: list[int]) -> list[Message]:
+    def _selecting(self, now_ms: int, data: Selected, codes: list[int]) -> list[Message]:
         # For each of thousands of matches a second, so this looks twice where it could call once.
         hot, plain, found = self._hot, is_plain(data), []
         for code in codes:

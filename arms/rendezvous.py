@@ -14,7 +14,7 @@ match counts once, whatever copies lie where.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -22,10 +22,11 @@ from arms.aggregate import Aggregate, aggregate_of
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
+from arms.sites import Site
 from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
@@ -35,9 +36,6 @@ Place = tuple[int, str]
 
 COUNTED_ROWS = 500
 """Rows that a new interest looks at in one go; more are counted bit by bit."""
-
-ENVELOPE_BYTES = 256
-"""What a message takes on the wire besides its data, profile and context, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,17 @@ class Page:
     aggregate: Aggregate = field(default_factory=Aggregate)
     matches: int = 0
     resume: Place | None = None
+
+
+@dataclass(slots=True)
+class Watchers:
+    """Who watches for data with one profile."""
+
+    count: int = 0
+    ways: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """(client, watch) of those to be told now, by the address of the peer that can reach them."""
+    notes: list[Due] = field(default_factory=list)
+    """What must be in inboxes before the sender is told that its post was done."""
 
 
 class Rendezvous:
@@ -190,6 +199,26 @@ class Rendezvous:
                 return Effect(len(told), copies, told)
             case _:
                 return Effect(plan.matches)
+
+    def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
+        """Say who watches for data at these sites, by the text of their profile.
+
+        The sites are points that this peer speaks for, so it is the one that reacts.
+        """
+        different = {site.text: site for site in sites}
+        places = list(different.values())
+        cells = [site.cells for site in places]
+        selecting = self.store.candidates.selecting
+        found: dict[str, Watchers] = {}
+        for text, interests in zip(different, selecting(now_ms, places, cells), strict=True):
+            ours = found[text] = Watchers(len(interests))
+            for interest in interests:
+                if interest.modifiers.inbox is None:
+                    header = interest.header
+                    ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+                else:
+                    ours.notes.append(due(interest))
+        return found
 
     def page(
         self,
@@ -296,12 +325,6 @@ def counting(interest: Message) -> Message:
     """Return the retrieval that counts what an interest selects, up to a bound."""
     wanted = Modifiers(limit=MATCHES_COUNTED_MAX, aggregate="count")
     return replace(interest, action=Action.RETRIEVE, modifiers=wanted)
-
-
-def weight(message: Message) -> int:
-    """Return about how many bytes a message takes on the wire."""
-    context = sum(len(key) + len(value) for key, value in message.header.context.items())
-    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
 
 
 def _meets_in(spans: Spans, a: Region, b: Region) -> bool:

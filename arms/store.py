@@ -18,14 +18,25 @@ from typing import Any
 
 from arms.ballot_box import BallotBox
 from arms.ballots import Voted
-from arms.box_index import BoxIndex
+from arms.batch import Batch
+from arms.box_index import BoxIndex, Read
 from arms.candidates import Candidates, Spans
 from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
 from arms.limits import INBOX_NOTES_MAX
 from arms.message import Header, Kind, Message, Voters, region_of
 from arms.notes import overflow_mark, overflow_prefix
-from arms.rows import INSERT, STONE, STORED, WAITING, Stored, read_row, read_stone, write_row
+from arms.rows import (
+    INSERT,
+    STONE,
+    STORED,
+    WAITING,
+    Stored,
+    batch_rows,
+    read_row,
+    read_stone,
+    write_row,
+)
 from arms.schema import open_store
 from arms.writes import (
     MARKED,
@@ -34,6 +45,7 @@ from arms.writes import (
     Drop,
     Keep,
     Put,
+    PutBatch,
     Remove,
     Sweep,
     Take,
@@ -112,6 +124,8 @@ class Store:
         match write:
             case Put(message):
                 return self._put(now_ms, message)
+            case PutBatch():
+                return self._put_batch(now_ms, write)
             case Keep(note):
                 return self._keep(now_ms, note)
             case Remove(ids):
@@ -145,6 +159,42 @@ class Store:
         if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
             self._insert(now_ms, message)
         return True
+
+    def _put_batch(self, now_ms: int, write: PutBatch) -> int:
+        batch = write.batch
+        known = self._known(batch)
+        if min(batch.expires_ms) <= now_ms:
+            known |= {
+                id_ for id_, end in zip(batch.ids, batch.expires_ms, strict=True) if end <= now_ms
+            }
+        fresh = batch
+        if known:
+            fresh = batch.part([row for row, id_ in enumerate(batch.ids) if id_ not in known])
+        if len(fresh):
+            self._writer.executemany(INSERT, batch_rows(now_ms, fresh))
+            ((last,),) = self._writer.execute("SELECT last_insert_rowid()").fetchall()
+            self._index.add_points(
+                range(last - len(fresh) + 1, last + 1), [site.cells for site in fresh.sites]
+            )
+        for row, id_ in enumerate(batch.ids):
+            if id_ in known and not self._put(now_ms, batch.message(row)):
+                write.repeated.add(id_)
+        return len(batch) - len(write.repeated)
+
+    def _known(self, batch: Batch) -> set[str]:
+        """Return the ids of a batch that this store has a message or a tombstone of.
+
+        A client numbers its messages, so those of a batch lie side by side: one look tells that
+        there is none, as there nearly always is.
+        """
+        ids, first, last = batch.ids, min(batch.ids), max(batch.ids)
+        if len(set(ids)) < len(ids):
+            return set(ids)
+        for table in ("message", "tombstone"):
+            near = f"SELECT 1 FROM {table} WHERE id BETWEEN ? AND ? LIMIT 1"
+            if self._writer.execute(near, (first, last)).fetchone() is not None:
+                return set(ids) - set(self._unknown(self._writer.execute, ids))
+        return set()
 
     def _keep(self, now_ms: int, note: Message) -> int:
         if self._row(note.id) is not None or self._is_buried(now_ms, note.id):
@@ -298,10 +348,13 @@ class Store:
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
         """Return those ids that this store has neither a message nor a tombstone of."""
+        return self._unknown(self._read, ids)
+
+    def _unknown(self, read: Read, ids: Sequence[str]) -> list[str]:
         marks = ", ".join("?" * len(ids))
         known: set[str] = set()
         for table in ("message", "tombstone"):
-            rows = self._read(f"SELECT id FROM {table} WHERE id IN ({marks})", tuple(ids))
+            rows = read(f"SELECT id FROM {table} WHERE id IN ({marks})", tuple(ids))
             known.update(id_ for (id_,) in rows)
         return [id_ for id_ in ids if id_ not in known]
 

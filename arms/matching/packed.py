@@ -84,6 +84,10 @@ class PackedIndex:
         cells = np.array(boxes, np.int64)
         self._append(np.array(codes, np.int64), self._ends(cells[:, :, 0], cells[:, :, 1]))
 
+    def add_points(self, codes: Integers, cells: Integers) -> None:
+        """Add many points at once, as an array of shape (n, dimensions)."""
+        self._append(codes, self._ends(cells, cells))
+
     def _append(self, codes: Integers, ends: Ends) -> None:
         self._count += len(codes)
         while len(codes):
