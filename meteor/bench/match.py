@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
+Result = TypeVar("Result")
+
 REPEATS = 5
 EVENTS = 2_000
 """Different points that are asked for, in turns."""
@@ -41,8 +43,10 @@ BATCH = 500
 WHOLE_PEER_MAX = 10_000
 """Profiles of the cases that go through a whole peer: parsing them all takes its time."""
 R_TREE_DIMENSIONS_MAX = 5
-CHANGES = 20_000
+CHANGES = 10_000
 """Boxes added to, and taken from, an index that is full."""
+ROUNDS = 3
+"""How often they are."""
 FAR_MS = 10**15
 
 
@@ -159,27 +163,23 @@ def _changes(section: Section, load: Workload, size: int) -> None:
     index.load(np.arange(size), load.lows[:size], load.highs[:size])
     nbytes = index.nbytes / size
     added = np.stack((load.lows[size:], load.highs[size:]), axis=2).tolist()
-    steps = []
-
-    def timed(work: Callable[[], object]) -> object:
+    longest, adds, deletes = [], [], []
+    for _ in range(ROUNDS):
+        steps = _Steps()
         begin = time.perf_counter()
-        result = work()
-        steps.append(time.perf_counter() - begin)
-        return result
-
-    begin = time.perf_counter()
-    for i in range(0, CHANGES, 100):
-        timed(partial(index.add, range(size + i, size + i + 100), added[i : i + 100]))
-        timed(index.tidy)
-    add_rate = CHANGES / (time.perf_counter() - begin)
-    while timed(index.tidy):
-        pass
-    begin = time.perf_counter()
-    for i, box in enumerate(added):
-        timed(partial(index.discard, size + i, [box]))
-    delete_rate = CHANGES / (time.perf_counter() - begin)
-    while timed(index.tidy):
-        pass
+        for i in range(0, CHANGES, 100):
+            steps.time(partial(index.add, range(size + i, size + i + 100), added[i : i + 100]))
+            steps.time(index.tidy)
+        while steps.time(index.tidy):
+            pass
+        adds.append(CHANGES / (time.perf_counter() - begin))
+        begin = time.perf_counter()
+        for i, box in enumerate(added):
+            steps.time(partial(index.discard, size + i, [box]))
+        while steps.time(index.tidy):
+            pass
+        deletes.append(CHANGES / (time.perf_counter() - begin))
+        longest.append(steps.longest_ms)
     tree_added = tree_deleted = None
     if d <= R_TREE_DIMENSIONS_MAX:
         tables = sqlite3.connect(":memory:", isolation_level=None)
@@ -194,12 +194,24 @@ def _changes(section: Section, load: Workload, size: int) -> None:
     section.add(
         f"{size:,}, {d}d",
         nbytes,
-        add_rate,
+        median(adds),
         tree_added,
-        delete_rate,
+        median(deletes),
         tree_deleted,
-        max(steps) * 1000,
+        Spread.of(longest),
     )
+
+
+class _Steps:
+    """Times steps and remembers the longest."""
+
+    longest_ms = 0.0
+
+    def time(self, step: Callable[[], Result]) -> Result:
+        begin = time.perf_counter()
+        result = step()
+        self.longest_ms = max(self.longest_ms, (time.perf_counter() - begin) * 1000)
+        return result
 
 
 def _opening(section: Section, load: Workload, size: int) -> None:
