@@ -102,6 +102,62 @@ def curve(seconds: float, seed: int, as_json: bool, plot: Path | None) -> None:
     show(run(seconds, seed), as_json, plot)
 
 
+def numbers(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
+    """Read whole numbers with commas between; 1e5 is one too."""
+    try:
+        read = tuple(int(float(part)) for part in value.split(","))
+    except (ValueError, OverflowError):
+        read = ()
+    if not read or min(read) < 1:
+        raise click.BadParameter(f"{value!r} are no numbers above 0 with commas between: 1e3,1e5")
+    return read
+
+
+@bench.command()
+@click.option(
+    "--sizes",
+    callback=numbers,
+    metavar="N,N,...",
+    default="1e3,1e4,1e5",
+    show_default=True,
+    help="Stored profiles; 1e6 takes some minutes.",
+)
+@click.option(
+    "--dimensions",
+    callback=numbers,
+    metavar="N,N,...",
+    default="3,5",
+    show_default=True,
+    help="Of the space: 2 to 8.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Time for each contender of each case.",
+)
+@reporting
+def match(
+    sizes: tuple[int, ...],
+    dimensions: tuple[int, ...],
+    seconds: float,
+    seed: int,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Compare matching at one peer with a full scan in SQL and with SQLite's R*Tree.
+
+    Example:
+      meteor bench match --sizes 1e5 --dimensions 3
+    """
+    if not all(2 <= count <= 8 for count in dimensions):
+        raise click.BadParameter("a space that is measured has 2 to 8 dimensions")
+    from meteor.bench.match import run
+
+    show(run(sizes, dimensions, seconds, seed), as_json, plot)
+
+
 @bench.command()
 @click.option(
     "--peers",
