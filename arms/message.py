@@ -302,7 +302,8 @@ def region_of_profile(space: Space, profile: Profile, action: Action) -> Region:
     if inbox is not None:
         return inbox_region(space, inbox)
     if action is Action.STORE:
-        return space.point_region(profile.data_by_attribute())
+        # Salted by the profile, not by the message, so that regions can be kept by profile.
+        return space.point_region(profile.data_by_attribute(), profile.text.encode())
     if action is Action.NOTIFY_INTEREST:
         return space.region([profile.data_by_attribute()], missing=Absent())
     return space.region(profile.by_attribute())

@@ -144,7 +144,12 @@ class Profile:
 
     def attributes(self) -> frozenset[str]:
         """Return every attribute that is named, on any level."""
-        return frozenset(e.attribute for level in self.levels for e in _elements(level.expression))
+        return frozenset(element.attribute for element in self.elements())
+
+    def elements(self) -> Iterable[Element]:
+        """Give every element, on any level."""
+        for level in self.levels:
+            yield from _elements(level.expression)
 
     def placed(self) -> tuple[Placed, ...]:
         """Return the alternatives as a compiled selection looks at them, made once."""

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from arms.expression import Axis, Element, Path, Step, by_attribute
-from squid.patterns import Bare, Interval, Keyword, Pattern, Prefix, overlaps, within
+from squid.patterns import Anything, Bare, Interval, Keyword, Pattern, Prefix, overlaps, within
 
 if TYPE_CHECKING:
     from arms.profile import Profile
@@ -40,6 +40,7 @@ class _Joint(NamedTuple):
 
 
 Value = str | int | float | Pattern | _Joint
+PLAIN_VALUES = frozenset((str, int, float))
 Levels = tuple[dict[str, Value], ...]
 
 
@@ -204,6 +205,11 @@ def _element_test(element: Element, relation: Relation) -> Test:
         def test(level: dict[str, Value]) -> bool:
             value = level.get(attribute)
             return value.startswith(stem) if type(value) is str else slowly(value)
+    elif isinstance(wanted, Anything):
+
+        def test(level: dict[str, Value]) -> bool:
+            value = level.get(attribute)
+            return type(value) in PLAIN_VALUES or slowly(value)
     elif isinstance(wanted, Interval) and not wanted.of_text:
         low = -inf if wanted.low is None else wanted.low
         high = inf if wanted.high is None else wanted.high

@@ -6,7 +6,7 @@ from arms.limits import DATA_BYTES_MAX
 
 # -- the wire ------------------------------------------------------------------------------------
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version that both sides of a connection must share."""
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -107,8 +107,13 @@ DEADLINE_SECONDS_MAX = 300.0
 
 # -- notifications -------------------------------------------------------------------------------
 
-DELIVERIES_QUEUED_MAX = 4096
-"""Messages that wait for one other peer or one client; beyond it the newest is lost and counted."""
+DELIVERIES_QUEUED_MAX = 16_384
+"""Messages that wait for one other peer or one client: a tenth of a second at full speed. Beyond it
+the newest is lost and counted."""
+
+SLOW_WATCHER_SECONDS = 0.25
+"""How long who posts is held up for a watcher whose queue is half full. One that does not catch up
+in that time is not waited for again, until it has."""
 
 DELIVERIES_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of messages that wait for one other peer or one client; the same happens beyond it."""
@@ -161,3 +166,6 @@ SURVEY_PEERS_MAX = 10_000
 """Peers that one ring report may list."""
 
 assert DATA_BYTES_MAX * 4 < FRAME_BYTES_MAX, "an answer of a few of the largest items must fit"
+
+LEAPS_MAX = 24
+"""Leaps of a peer, each twice as far as the last: more than any ring needs."""

@@ -70,12 +70,13 @@ class Writer:
         try:
             if self._pace is None:
                 results = await trio.to_thread.run_sync(
-                    self._store.apply, now_ms, writes, limiter=self._thread
+                    self._store.write, now_ms, writes, limiter=self._thread
                 )
             else:
                 await self._pace.begin()
-                results = self._store.apply(now_ms, writes)
+                results = self._store.write(now_ms, writes)
                 await self._pace.finish()
+            self._store.committed()
             for group, result in zip(groups, results, strict=True):
                 group.results = result
         except StoreError as error:
@@ -83,6 +84,10 @@ class Writer:
                 group.error = error
         for group in groups:
             group.done.set()
+        # Whoever waited has a turn before each step: they are short, but add up.
+        await trio.lowlevel.checkpoint()
+        while self._store.tidy():
+            await trio.lowlevel.checkpoint()
 
 
 class _Group:
