@@ -87,12 +87,12 @@ def _split(counts: Mapping[V, int], points: int) -> tuple[list[V], list[int], li
     """
     if not 2 <= points <= SPLIT_POINTS_MAX:
         raise ValueError(f"a codec is learnt with 2 to {SPLIT_POINTS_MAX} points, not {points}")
-    values = sorted(counts)
-    hot = max(0, points - 2) // 2
-    always = {*sorted(values, key=lambda value: (-counts[value], value))[:hot]}
+    values: list[V] = sorted(counts)
+    hot: int = max(0, points - 2) // 2
+    always: set[V] = set(sorted(values, key=lambda value: (-counts[value], value))[:hot])
     rest = sum(count for value, count in counts.items() if value not in always)
     share = rest / max(1, points - 2 - hot)
-    always |= {values[0], values[-1]}
+    always.update((values[0], values[-1]))
     chosen: list[V] = []
     weights: list[int] = []
     gaps: list[int] = []
