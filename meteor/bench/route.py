@@ -27,7 +27,7 @@ DEFAULTS = Config()
 
 PEERS = (100, 500, 1_000, 2_000, 5_000)
 """Rings as large as the paper's."""
-PROFILES = 1_000_000
+PROFILES = 200_000
 """Profiles in the largest ring; smaller ones have as many a peer."""
 
 FIGURE_8 = {
