@@ -27,6 +27,7 @@ from arms.limits import POINT_BLOCKS_MAX
 from arms.matching import PackedIndex
 from arms.message import Action, Kind, region_of_profile
 from arms.profile import Profile
+from arms.selection import Selected
 from squid import Region, Space
 from squid.curve_arrays import decode_many
 from squid.patterns import Anything, Bare
@@ -263,7 +264,7 @@ def is_exact(space: Space, profile: Profile) -> bool:
     )
 
 
-def is_plain(data: Profile) -> bool:
+def is_plain(data: Selected) -> bool:
     """Say whether data are where their values say: one level, and each attribute has a value.
 
     Nearly all are. What lies in an inbox is somewhere else.

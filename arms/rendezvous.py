@@ -20,7 +20,6 @@ from functools import partial
 from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
-from arms.batch import Site
 from arms.box_index import EXACT, is_plain
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
@@ -29,6 +28,8 @@ from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
+from arms.selection import Selected
+from arms.sites import Site
 from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
@@ -171,7 +172,7 @@ class Rendezvous:
         ]
 
     def interested(
-        self, now_ms: int, profiles: Sequence[Profile], cells: Sequence[Sequence[int]]
+        self, now_ms: int, profiles: Sequence[Selected], cells: Sequence[Sequence[int]]
     ) -> list[list[Message]]:
         """Return, for each of several data that are points, the interests that select it."""
         candidates = self.store.candidates
@@ -220,12 +221,10 @@ class Rendezvous:
         The sites are points that this peer speaks for, so it is the one that reacts.
         """
         different = {site.text: site for site in sites}
-        profiles = [site.profile for site in different.values()]
-        cells = [site.cells for site in different.values()]
+        places = list(different.values())
+        cells = [site.cells for site in places]
         found: dict[str, Watchers] = {}
-        for text, interests in zip(
-            different, self.interested(now_ms, profiles, cells), strict=True
-        ):
+        for text, interests in zip(different, self.interested(now_ms, places, cells), strict=True):
             ours = found[text] = Watchers(len(interests))
             for interest in interests:
                 if interest.modifiers.inbox is None:
@@ -349,7 +348,7 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
 
 
 def _selecting(
-    data: Profile, codes: list[int], get: Callable[[int], Stored | None]
+    data: Selected, codes: list[int], get: Callable[[int], Stored | None]
 ) -> Iterator[Message]:
     """Give the interests that select data at a point, which their boxes all have.
 

@@ -56,15 +56,15 @@ def batch_rows(now_ms: int, batch: Batch) -> Iterator[tuple[object, ...]]:
     """Give the messages of a batch as rows, for `INSERT`."""
     sender, reply_to, credential = batch.sender, batch.reply_to, batch.credential
     term, voters = batch.voters.term, str(batch.voters)
-    for id_, (_, text, identifier, _), data, expires_ms in zip(
+    for id_, site, data, expires_ms in zip(
         batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True
     ):
         yield (
             id_,
             "data",
             "store",
-            text,
-            identifier,
+            site.text,
+            site.identifier,
             1,
             now_ms,
             expires_ms,

@@ -12,11 +12,11 @@ from typing import Any
 
 import trio
 
-from arms.batch import Sites
 from arms.errors import StoreError
 from arms.limits import TEXT_FIELD_MAX
 from arms.message import Kind
 from arms.rendezvous import Rendezvous
+from arms.sites import Sites
 from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config

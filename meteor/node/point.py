@@ -119,9 +119,10 @@ class RendezvousPoint:
             return Placed(fault=f"{who}: {error}")
         placed = Placed(copies=copies)
         tellings: dict[str, list[Told]] = {}
-        for row, (id_, (_, text, _, _), data, end) in enumerate(
+        for row, (id_, site, data, end) in enumerate(
             zip(batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True)
         ):
+            text = site.text
             ours = watchers[text]
             new = id_ not in write.repeated
             placed.matches.append(ours.count if new else 0)

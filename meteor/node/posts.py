@@ -15,11 +15,12 @@ from typing import Any
 
 import trio
 
-from arms.batch import Batch, Sites, check_columns
+from arms.batch import Batch, check_columns
 from arms.errors import ArmsError
 from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
+from arms.sites import Sites
 from meteor.errors import InputError, MeteorError, ProtocolError
 from meteor.limits import POSTS_PER_REQUEST_MAX
 from meteor.node.gate import Gate
