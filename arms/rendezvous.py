@@ -176,8 +176,9 @@ class Rendezvous:
     ) -> list[list[Message]]:
         """Return, for each of several data that are points, the interests that select it."""
         candidates = self.store.candidates
+        get = partial(candidates.get, now_ms)
         return [
-            list(_selecting(profile, codes, partial(candidates.get, now_ms)))
+            list(_selecting(profile, codes, get, bool(codes) and is_plain(profile)))
             for profile, codes in zip(
                 profiles, candidates.index.meeting_each(Kind.INTEREST, cells), strict=True
             )
@@ -218,20 +219,25 @@ class Rendezvous:
     def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
         """Say who watches for data at these sites, by the text of their profile.
 
-        The sites are points that this peer speaks for, so it is the one that reacts.
+        The sites are points that this peer speaks for, so it is the one that reacts. Sites with the
+        same watchers share one answer.
         """
-        different = {site.text: site for site in sites}
-        places = list(different.values())
-        cells = [site.cells for site in places]
+        different = list({site.text: site for site in sites}.values())
+        candidates = self.store.candidates
+        get = partial(candidates.get, now_ms)
         found: dict[str, Watchers] = {}
-        for text, interests in zip(different, self.interested(now_ms, places, cells), strict=True):
-            ours = found[text] = Watchers(len(interests))
-            for interest in interests:
-                if interest.modifiers.inbox is None:
-                    header = interest.header
-                    ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
-                else:
-                    ours.notes.append(due(interest))
+        same: dict[tuple[str, ...], Watchers] = {}
+        for site, codes in zip(
+            different,
+            candidates.index.meeting_each(Kind.INTEREST, [site.cells for site in different]),
+            strict=True,
+        ):
+            interests = list(_selecting(site, codes, get, site.is_plain)) if codes else []
+            key = tuple([interest.header.id for interest in interests])
+            ours = same.get(key)
+            if ours is None:
+                ours = same[key] = _watchers(interests)
+            found[site.text] = ours
         return found
 
     def page(
@@ -348,19 +354,29 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
 
 
 def _selecting(
-    data: Selected, codes: list[int], get: Callable[[int], Stored | None]
+    data: Selected, codes: list[int], get: Callable[[int], Stored | None], plain: bool
 ) -> Iterator[Message]:
     """Give the interests that select data at a point, which their boxes all have.
 
     Whatever has the point meets it there, so where they meet is not asked.
     """
-    plain = codes and is_plain(data)
     for code in codes:
         stored = get(code)
         if stored is not None and (
             (code & EXACT and plain) or stored.message.profile.selects(data)
         ):
             yield stored.message
+
+
+def _watchers(interests: Sequence[Message]) -> Watchers:
+    ours = Watchers(len(interests))
+    for interest in interests:
+        if interest.modifiers.inbox is None:
+            header = interest.header
+            ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+        else:
+            ours.notes.append(due(interest))
+    return ours
 
 
 def _as_kept(plan: Plan, written: Sequence[int]) -> Message:
