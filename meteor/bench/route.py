@@ -30,6 +30,9 @@ PEERS = (100, 500, 1_000, 2_000, 5_000)
 PROFILES = 200_000
 """Profiles in the largest ring; smaller ones have as many a peer."""
 
+UPKEEP_SAMPLE = 100
+"""Peers whose fingers are looked up."""
+
 FIGURE_8 = {
     "Wildcard queries": {"keyword, wildcards": "any", "keyword as posted, wildcards": "posted"},
     "Range queries": {"three ranges of 10 %": "ranges"},
@@ -82,6 +85,7 @@ def run(
             for kind, make in QUERIES.items()
         } | {POSTS: [_post(ring, part, random) for _ in range(queries)]}
         _routing(report, ring, results[count])
+    _upkeep(report, ring, random)
     _figure_8(report, results, profiles)
     progress("load")
     _balance(report, layout, max(peers), seed)
@@ -164,6 +168,21 @@ def _routing(report: Report, ring: RestingRing, results: dict[str, list[Found]])
             100 * sum(one.recalled for one in found) / wanted if wanted else None,
             sum(one.asked_twice for one in found),
         )
+
+
+def _upkeep(report: Report, ring: RestingRing, random: Random) -> None:
+    """Say what it takes a peer to look up all of its fingers once."""
+    section = report.section(
+        f"Fingers of {len(ring):,} peers: what one takes to look all of them up",
+        "peers known",
+        "lookups",
+        "questions a lookup",
+    )
+    sample = random.sample(ring.ids, min(UPKEEP_SAMPLE, len(ring)))
+    targets = [(me, target) for me in sample for target in ring.targets(me)]
+    questions = [ring.hops(me, target) + 1 for me, target in targets]  # and one to the owner
+    known = fmean(len(ring.known(me)) for me in ring.ids)
+    section.add(known, len(targets) / len(sample), fmean(questions) if questions else None)
 
 
 def _percent(counts: Iterable[int], peers: int) -> float:

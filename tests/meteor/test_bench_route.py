@@ -72,11 +72,12 @@ def test_routing_is_measured_and_drawn(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["bench", "route", *sizes, "--json", "--plot", str(picture)])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    small, large, figure, _ = report["sections"]
+    small, large, upkeep, figure, _ = report["sections"]
     for row in (*small["rows"], *large["rows"]):
         assert row["asked twice"] == 0
         assert row["recall %"] in (None, 100)
         assert row["messages"] + 1 >= row["owners %"] / 100 * 20
+    assert upkeep["rows"][0]["lookups"] <= upkeep["rows"][0]["peers known"]
     assert [row["peers"] for row in figure["rows"]] == ["20", "100"]
     assert figure["rows"][1]["any: process"] == large["rows"][0]["contacted %"]
     assert "<svg" in picture.read_text(encoding="utf-8")
