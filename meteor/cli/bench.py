@@ -170,7 +170,7 @@ def match(
 @click.option(
     "--profiles",
     type=click.IntRange(1, 10_000_000),
-    default=1_000_000,
+    default=200_000,
     show_default=True,
     help="Profiles in the largest ring; smaller ones have as many a peer.",
 )
@@ -205,7 +205,7 @@ def route(
 
     Example:
       meteor bench route
-      meteor bench route --peers 5000 --queries 200 --plot routing.svg
+      meteor bench route --profiles 1000000 --plot routing.svg
     """
     from meteor.bench.route import run
 
