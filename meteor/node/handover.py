@@ -101,7 +101,8 @@ class Handover:
         except BaseException:
             overlay.leaving = False
             raise
-        await self._drop_foreign()
+        with trio.CancelScope(shield=True):  # there is no way back any more
+            await self._drop_foreign()
         return True
 
     async def bring_home(self, low: int) -> None:

@@ -26,6 +26,7 @@ from meteor.limits import (
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
+    Bounds,
 )
 from meteor.node.admission import Admission
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
@@ -54,6 +55,15 @@ class Service:
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
         self._notices = Notices(space, router, clock)
+
+    def bounds(self) -> Bounds:
+        """Say what is in hand for clients, and remembered."""
+        hand = self.admission
+        return {
+            "messages in hand": (hand.posts, hand.posts_max),
+            "bytes in hand": (hand.bytes, hand.bytes_max),
+            "takes remembered": (len(self._taken), CONSUMES_REMEMBERED_MAX),
+        }
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""

@@ -13,10 +13,11 @@ from typing import Generic, TypeVar
 
 import trio
 
+from arms.limits import DATA_BYTES_MAX
 from arms.message import Message
 from arms.rendezvous import Notification, weight
 from meteor.errors import ConnectionLost, InputError, MeteorError
-from meteor.limits import DELIVERIES_BYTES_MAX, DELIVERIES_QUEUED_MAX, PAGE_BYTES
+from meteor.limits import DELIVERIES_BYTES_MAX, DELIVERIES_QUEUED_MAX, PAGE_BYTES, Bounds
 from meteor.node.links import Links
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
@@ -36,6 +37,9 @@ IDLE_SECONDS = 60.0
 """A way to another peer that was not used for so long is taken down."""
 
 DELIVER_SECONDS = 5.0
+
+DELIVERY_BYTES_MAX = 2 * DATA_BYTES_MAX
+"""More than one delivery weighs: so much the last that finds room may go beyond the bound."""
 
 Delivery = tuple[Message, list[tuple[str, str]]]
 """A message, and the (client, watch) pairs that it is for."""
@@ -62,6 +66,21 @@ class Sessions:
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
+
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, and for the slowest client."""
+        ways = [(len(way), way.bytes) for way in self._ways.values()]
+        ways += [(len(s.waiting), s.waiting.bytes) for s in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((n for n, _ in ways), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in ways), default=0),
+                DELIVERIES_BYTES_MAX + DELIVERY_BYTES_MAX,
+            ),
+        }
 
     def notify(self, notifications: Sequence[Notification]) -> None:
         """Send notifications on their way; never waits."""
@@ -145,12 +164,12 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._waiting = _Waiting[tuple[Message, list[str]]]()
+        self.waiting = _Waiting[tuple[Message, list[str]]]()
         self._missed = 0
 
     def offer(self, message: Message, watches: list[str]) -> bool:
         """Queue a notification; False when the client is too slow for it."""
-        if self._waiting.put((message, watches)):
+        if self.waiting.put((message, watches)):
             return True
         self._missed += len(watches)
         return False
@@ -158,7 +177,7 @@ class Session:
     async def run(self) -> None:
         """Send what is queued, as it comes."""
         while True:
-            batch = await self._waiting.take()
+            batch = await self.waiting.take()
             missed, self._missed = self._missed, 0
             body = [[[message.to_wire(), watches] for message, watches in batch], missed]
             try:
@@ -177,18 +196,21 @@ class _Waiting(Generic[Queued]):
 
     def __init__(self) -> None:
         self._send, self._queue = trio.open_memory_channel[Queued](DELIVERIES_QUEUED_MAX)
-        self._bytes = 0
+        self.bytes = 0
 
     def put(self, entry: Queued) -> bool:
         """Queue a delivery; False when there is no room."""
-        if self._bytes >= DELIVERIES_BYTES_MAX:
+        if self.bytes >= DELIVERIES_BYTES_MAX:
             return False
         try:
             self._send.send_nowait(entry)
         except trio.WouldBlock:
             return False
-        self._bytes += _size(entry)
+        self.bytes += _size(entry)
         return True
+
+    def __len__(self) -> int:
+        return self._queue.statistics().current_buffer_used
 
     async def take(self) -> list[Queued]:
         """Wait for a delivery; return what is queued by then, as much as one frame should hold."""
@@ -200,7 +222,7 @@ class _Waiting(Generic[Queued]):
             except trio.WouldBlock:
                 break
             size += _size(batch[-1])
-        self._bytes -= size
+        self.bytes -= size
         return batch
 
 

@@ -14,6 +14,7 @@ import trio
 from arms.errors import StoreError
 from arms.store import Store
 from arms.writes import Write
+from meteor.limits import Bounds
 
 GROUPS_QUEUED_MAX = 8192
 """Callers that may wait for a commit; the next one waits before it is queued."""
@@ -52,6 +53,11 @@ class Writer:
         if group.error is not None:
             raise group.error
         return group.results
+
+    def bounds(self) -> Bounds:
+        """Say how much waits."""
+        waiting = self._receive.statistics().current_buffer_used
+        return {"groups that wait for a commit": (waiting, GROUPS_QUEUED_MAX)}
 
     async def run(self) -> None:
         """Write until cancelled; what was begun is finished first."""

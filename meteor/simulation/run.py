@@ -192,7 +192,7 @@ class _Simulation:
             world.start(peer)
             while i == 0 and not peer.up:  # noqa: ASYNC110 - it happens in another task
                 await trio.sleep(0.1)
-            await trio.sleep(0.2)
+            await trio.sleep(0.1)
         await nemesis.whole()
 
     async def _look(self, nemesis: Nemesis, checks: Checks) -> None:
@@ -205,6 +205,7 @@ class _Simulation:
             if nemesis.calm:
                 checks.ring_is_sound()
             checks.takers()
+            checks.bounds_hold()
 
     async def _read(self, world: World, log: Log, told: trio.Event) -> None:
         addresses = [peer.address for peer in world.peers.values()]
