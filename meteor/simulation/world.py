@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from random import Random
 
 import trio
 
+from arms.store import Store
 from meteor.client import Ring, connect
 from meteor.config import Config, load_space
 from meteor.errors import MeteorError
@@ -80,6 +82,8 @@ class World:
         self.space = load_space("")
         self._folder, self._nursery, self._seed, self._drift = folder, nursery, seed, drift
         self._random = Random(f"world {seed}")
+        self._empty = folder / "profiles.db"
+        Store(self._empty, self.space, CONFIG.sync).close()
 
     # -- peers -----------------------------------------------------------------------------------
 
@@ -91,6 +95,7 @@ class World:
             drift = self._random.uniform(-DRIFT_PER_MILLE, DRIFT_PER_MILLE)
         folder = self._folder / name
         folder.mkdir(parents=True)
+        shutil.copy(self._empty, folder / self._empty.name)  # quicker than to make it
         disk = Disk(folder, Random(f"disk {name} {self._seed}"))
         self.peers[name] = Peer(name, disk, off, drift)
         return self.peers[name]
