@@ -130,15 +130,11 @@ class World:
         network = self.network.host(peer.address)
         random = Random(f"{peer.name} {peer.lives} {self._seed}")
         peer.node = Node(config, self.space, network, self.clock(peer), random, peer.disk)
+        await peer.node.run(task_status=_Started(lambda: self._started(peer)))
 
-        async def serve(task_status: trio.TaskStatus[str]) -> None:
-            assert peer.node is not None
-            await peer.node.run(task_status=task_status)
-
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serve)
-            peer.up = True
-            self.history.note("up", peer.name)
+    def _started(self, peer: Peer) -> None:
+        peer.up = True
+        self.history.note("up", peer.name)
 
     def clock(self, peer: Peer) -> Callable[[], int]:
         """Return a peer's clock, which may be off and run fast or slow."""
@@ -233,6 +229,17 @@ class World:
             for node in nodes
             for lost in node.report()["in_doubt"]
         ]
+
+
+class _Started(trio.TaskStatus[str]):
+    """Hears when a peer serves."""
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    def started(self, value: str | None = None) -> None:
+        """Hear it."""
+        self._heard()
 
 
 def folded(value: float, bound: float) -> float:
