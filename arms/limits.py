@@ -41,6 +41,10 @@ TIME_MS_MAX = 2**63 - 1
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 
+# Places of data kept by the text of their profile: finding one takes some 50 microseconds, and this
+# many take some 20 MB. Sensors with a few thousand different readings stay within it.
+SITES_KEPT = 16_384
+
 # Stored data that a new interest counts at one peer; a receipt says "at least" from there on.
 MATCHES_COUNTED_MAX = 1_000
 

@@ -170,7 +170,6 @@ def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
         # Of the id, the end of the TTL and the term: equal sums tell equal stores.
         "ALTER TABLE message ADD COLUMN digest INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE tombstone ADD COLUMN point INTEGER NOT NULL DEFAULT 1",
-        "CREATE INDEX idx_message_voters_identifier ON message (voters, identifier)",
         "CREATE INDEX idx_tombstone_identifier_id ON tombstone (identifier, id)",
     ):
         connection.execute(change)

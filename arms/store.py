@@ -389,24 +389,17 @@ class Store:
         """Return how this store voted on who takes an item, and what it knows of the outcome."""
         return self._ballots.voted(id_)
 
-    def voted_on_by(self, voters: str, spans: Spans, limit: int) -> list[Stored]:
-        """Return some data in the spans that these peers vote on."""
+    def voted_otherwise(
+        self, voters: str, spans: Spans, after: int, upto: int, limit: int
+    ) -> list[Stored]:
+        """Return data in the spans, numbered after one and up to another, that others vote on."""
         where, bounds = _within(spans)
         rows = self._read(
-            f"SELECT {STORED} FROM message WHERE voters = ? AND kind = 'data' AND ({where}) "
-            "LIMIT ?",
-            (voters, *bounds, limit),
+            f"SELECT {STORED} FROM message WHERE seq > ? AND seq <= ? AND kind = 'data' "
+            f"AND voters != ? AND ({where}) LIMIT ?",
+            (after, upto, voters, *bounds, limit),
         )
         return list(map(read_row, rows))
-
-    def voters(self) -> list[str]:
-        """Return each set of voters once, without a look at every row."""
-        found: list[str] = []
-        ((at,),) = self._read("SELECT min(voters) FROM message", ())
-        while at is not None:
-            found.append(at)
-            ((at,),) = self._read("SELECT min(voters) FROM message WHERE voters > ?", (at,))
-        return found
 
     def _read(self, sql: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         try:

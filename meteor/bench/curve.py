@@ -1,19 +1,15 @@
-"""Measures squid's curve against the `hilbertcurve` package on the same points.
-
-The two take turns within each repeat, so that whatever else the machine does falls on both.
-"""
+"""Measures squid's curve against the `hilbertcurve` package on the same points."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from hilbertcurve.hilbertcurve import HilbertCurve
 
+from meteor.bench.report import Plot, Report, Spread, interleaved
 from squid.curve import Curve
 
 DIMENSIONS = 3
@@ -24,32 +20,7 @@ ARRAY_POINTS = 200_000
 """Points for arrays: two blocks, so that the cost of going from block to block is in."""
 
 
-@dataclass(frozen=True, slots=True)
-class CurveRow:
-    """One case: nanoseconds a point (medians), and how many times faster squid is."""
-
-    case: str
-    package_ns: float
-    squid_ns: float
-    ratio: float
-    ratio_min: float
-    ratio_max: float
-
-
-@dataclass(frozen=True, slots=True)
-class CurveReport:
-    """All cases of one run."""
-
-    dimensions: int
-    bits: int
-    rows: tuple[CurveRow, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the report as plain values, for JSON."""
-        return asdict(self)
-
-
-def run(seconds_per_case: float = 0.5, seed: int = 7, repeats: int = 5) -> CurveReport:
+def run(seconds_per_case: float = 0.5, seed: int = 7, repeats: int = 5) -> Report:
     """Measure all cases, each for about so many seconds."""
     curve = Curve(DIMENSIONS, BITS)
     package = HilbertCurve(BITS, DIMENSIONS)
@@ -85,25 +56,29 @@ def run(seconds_per_case: float = 0.5, seed: int = 7, repeats: int = 5) -> Curve
     ]
     # Half of a repeat's time for either side.
     share = seconds_per_case / repeats / 2
-    rows = []
+    report = Report("curve", {"seed": seed, "dimensions": DIMENSIONS, "bits": BITS})
+    section = report.section(
+        "Nanoseconds a point, and how many times faster Meteor's curve is",
+        "case",
+        "hilbertcurve ns",
+        "meteor ns",
+        "times faster",
+    )
+    plot = Plot("Meteor's curve and the hilbertcurve package", "", "times faster", y_log=True)
+    report.plots.append(plot)
     for case, theirs, ours, count in cases:
         ours()  # builds the tables
-        pairs = [
-            (_ns_per_point(theirs, POINTS, share), _ns_per_point(ours, count, share))
-            for _ in range(repeats)
-        ]
-        ratios = [package_ns / squid_ns for package_ns, squid_ns in pairs]
-        rows.append(
-            CurveRow(
-                case,
-                statistics.median(package_ns for package_ns, _ in pairs),
-                statistics.median(squid_ns for _, squid_ns in pairs),
-                statistics.median(ratios),
-                min(ratios),
-                max(ratios),
-            )
+        package_ns, squid_ns = interleaved(
+            (_measure(theirs, POINTS, share), _measure(ours, count, share)), repeats
         )
-    return CurveReport(DIMENSIONS, BITS, tuple(rows))
+        faster = Spread.of_ratios(package_ns, squid_ns)
+        section.add(case, Spread.of(package_ns).median, Spread.of(squid_ns).median, faster)
+        plot.bars[case] = faster.median
+    return report
+
+
+def _measure(work: Callable[[], None], points: int, seconds: float) -> Callable[[], float]:
+    return lambda: _ns_per_point(work, points, seconds)
 
 
 def _ns_per_point(work: Callable[[], None], points: int, seconds: float) -> float:

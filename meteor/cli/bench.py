@@ -2,19 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import click
 
 from meteor.cli.display import console, print_json, table
 from meteor.cli.group import Commands
+
+if TYPE_CHECKING:
+    from meteor.bench.report import Report
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group(cls=Commands)
 def bench() -> None:
     """Measure how fast things are on this machine.
 
+    Each benchmark measures what it compares in turns, in the same run. A figure is the median, with
+    the least and the most in brackets. Measure alone: whatever else the machine does is in it.
+
     Example:
       meteor bench curve
+      meteor bench curve --json
     """
+
+
+def reporting(command: Command) -> Command:
+    """Add the options that every benchmark has: --seed, --json and --plot."""
+    options = (
+        click.option("--seed", type=int, default=7, show_default=True, help="Makes the workload."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
+        click.option(
+            "--plot",
+            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            help="Draw the figures into a file, such as out.svg.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def show(report: Report, as_json: bool, plot: Path | None) -> None:
+    """Print a report, and draw its plots if they are wanted."""
+    from meteor.bench.report import cell_text, draw
+
+    if plot is not None:
+        draw(report.plots, plot)
+    if as_json:
+        print_json(report.as_dict())
+        return
+    out = console()
+    out.print(", ".join(f"{name} {value}" for name, value in report.machine.items()))
+    if report.settings:
+        out.print(", ".join(f"{name} {value}" for name, value in report.settings.items()))
+    for section in report.sections:
+        out.print(f"\n{section.title}:")
+        grid = table(*section.columns, right=section.columns[1:])
+        for row in section.rows:
+            grid.add_row(*map(cell_text, row))
+        out.print(grid)
+    for note in report.notes:
+        out.print(note)
+    if plot is not None:
+        out.print(f"drawn: {plot}")
 
 
 @bench.command()
@@ -25,33 +79,13 @@ def bench() -> None:
     show_default=True,
     help="Time for each case.",
 )
-@click.option("--seed", type=int, default=7, show_default=True, help="Chooses the points.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def curve(seconds: float, seed: int, as_json: bool) -> None:
+@reporting
+def curve(seconds: float, seed: int, as_json: bool, plot: Path | None) -> None:
     """Compare the Hilbert curve with the hilbertcurve package.
-
-    Both work on the same points and take turns, so that whatever else the machine does falls on
-    both. The ratio says how many times faster Meteor's curve is: median, and least to most.
 
     Example:
       meteor bench curve --seconds 2
     """
     from meteor.bench.curve import run
 
-    report = run(seconds, seed)
-    if as_json:
-        print_json(report.as_dict())
-        return
-    numbers = ("hilbertcurve ns", "meteor ns", "ratio", "least .. most")
-    grid = table("case", *numbers, right=numbers)
-    for row in report.rows:
-        grid.add_row(
-            row.case,
-            f"{row.package_ns:,.0f}",
-            f"{row.squid_ns:,.1f}",
-            f"{row.ratio:,.0f}x",
-            f"{row.ratio_min:,.0f} .. {row.ratio_max:,.0f}",
-        )
-    out = console()
-    out.print(f"Nanoseconds a point, {report.dimensions} dimensions of {report.bits} bits:")
-    out.print(grid)
+    show(run(seconds, seed), as_json, plot)

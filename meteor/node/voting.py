@@ -32,6 +32,7 @@ from arms.ballots import (
 from arms.errors import ArmsError
 from arms.limits import ROUNDS_MAX, TIME_MS_MAX
 from arms.message import Message, Voters
+from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Assign, Take, Vote
 from meteor.config import Config
@@ -41,7 +42,7 @@ from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.replicas import Replicas
 from meteor.node.writer import Writer
-from meteor.ring.arcs import TOP
+from meteor.ring.arcs import TOP, Spans
 from meteor.transport.frames import Value
 
 log = logging.getLogger("meteor.ring")
@@ -54,6 +55,12 @@ PAUSE_SECONDS = 0.05
 
 RENEW_SECONDS = 2.0
 """How often a peer looks for items whose voters are not those that have the copies."""
+
+ROWS_LOOKED_AT = 2_000
+"""Items that are looked at in one go: a few milliseconds."""
+
+LOOKS_AT_ONCE = 5
+"""How many times that for a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,9 @@ class Voting:
         self._clock, self._random = clock, random
         self._leading = trio.Lock()
         self._round = 0
+        self._looked_for: tuple[str, Spans] = ("", ())
+        self._looked = 0  # the number of the last item that was looked at for stale voters
+        self._passed_over = False  # some had stale voters that could not be replaced
 
     # -- leading -----------------------------------------------------------------------------------
 
@@ -210,27 +220,54 @@ class Voting:
         while True:
             await trio.sleep(RENEW_SECONDS)
             try:
-                for voters in self._other_voters():
-                    while self._replicas.settled and await self._replace(voters):
-                        await trio.lowlevel.checkpoint()
+                while self._replicas.settled and self._unlooked:
+                    stale = self._look()
+                    if stale and not await self._replace(stale):
+                        self._pass_over(stale)
+                    await trio.lowlevel.checkpoint()
             except (MeteorError, ArmsError) as error:
                 log.info("voters were not replaced: %s; it will be tried again", error)
+            if self._passed_over:
+                self._looked, self._passed_over = 0, False
 
     @property
     def renewing(self) -> bool:
         """Whether some items are still voted on by peers that need not have them any more."""
-        spans = self._overlay.spans
-        return any(self._store.voted_on_by(v, spans, 1) for v in self._other_voters())
+        for _ in range(LOOKS_AT_ONCE):
+            if self._unlooked and self._look():
+                return True
+        return self._unlooked or self._passed_over
 
-    def _other_voters(self) -> list[str]:
-        current = str(Voters(0, self._replicas.holders))
-        return [voters for voters in self._store.voters() if voters != current]
+    @property
+    def _unlooked(self) -> bool:
+        """Whether there are items in this peer's arc whose voters were not looked at.
 
-    async def _replace(self, voters: str) -> bool:
-        """Replace the voters of a page of items; False when there are none, or it can't be done."""
+        All that is written here has the right ones, so what was looked at need not be again, until
+        this peer's arc or its copies move.
+        """
+        wanted = (str(Voters(0, self._replicas.holders)), self._overlay.spans)
+        if wanted != self._looked_for:
+            self._looked_for, self._looked, self._passed_over = wanted, 0, False
+        return self._looked < self._store.newest()[0]
+
+    def _look(self) -> list[Stored]:
+        """Look at some more items; return those whose voters are not those that have the copies."""
+        upto = min(self._looked + ROWS_LOOKED_AT, self._store.newest()[0])
+        stale = self._store.voted_otherwise(
+            *self._looked_for, self._looked, upto, VOTES_PER_REQUEST_MAX
+        )
+        if not stale:
+            self._looked = upto
+        return stale
+
+    def _pass_over(self, stale: Sequence[Stored]) -> None:
+        """Go on behind items whose voters can't be replaced now; they come again in a while."""
+        self._looked, self._passed_over = max(entry.seq for entry in stale), True
+
+    async def _replace(self, stale: Sequence[Stored]) -> bool:
+        """Replace the voters of items; False when it can't be done for any of them."""
         current = moved_to(Voters(0, self._replicas.holders))
-        stored = self._store.voted_on_by(voters, self._overlay.spans, VOTES_PER_REQUEST_MAX)
-        motions = await self._motions([entry.message for entry in stored])
+        motions = await self._motions([entry.message for entry in stale])
         progress = False
         async with self._leading:
             outcomes = await self._ballot([replace(m, wanted=current) for m in motions])

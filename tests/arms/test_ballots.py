@@ -157,6 +157,10 @@ def test_who_votes_in_a_later_term_is_noted_and_earlier_ballots_are_void(tmp_pat
     assert store.apply(NOW, [[Vote("i", later, (1, 9), None, LATER)]]) == [[1]]
     assert store.apply(NOW, [[Put(message)]]) == [[0]]  # an older copy takes nothing back
     assert store.voted("i").voters == later
-    assert [s.message.id for s in store.voted_on_by("4,5", ((0, 2**63 - 1),), 9)] == ["i"]
-    assert store.voters() == ["4,5"]
+    whole, (newest, _) = ((0, 2**63 - 1),), store.newest()
+    stale = store.voted_otherwise("1,2,3", whole, 0, newest, 9)
+    assert [entry.message.id for entry in stale] == ["i"]
+    assert store.voted_otherwise("4,5", whole, 0, newest, 9) == []
+    assert store.voted_otherwise("1,2,3", whole, newest, newest, 9) == []
+    assert store.voted_otherwise("1,2,3", ((0, 0),), 0, newest, 9) == []
     store.close()
