@@ -102,7 +102,10 @@ class Handover:
             overlay.leaving = False
             raise
         with trio.CancelScope(shield=True):  # there is no way back any more
-            await self._drop_foreign()
+            try:
+                await self._drop_foreign()
+            except (MeteorError, ArmsError) as error:
+                log.info("what this peer had stays in its folder: %s", error)
         return True
 
     async def bring_home(self, low: int) -> None:

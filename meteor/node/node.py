@@ -267,7 +267,7 @@ class Node:
             try:
                 while await self._point.sweep():
                     await trio.lowlevel.checkpoint()
-            except StoreError as error:
+            except (StoreError, MeteorError) as error:
                 log.warning("expired messages are not removed: %s", error)
 
     async def leave(self) -> None:
