@@ -30,6 +30,7 @@ from arms.profile import Profile
 from arms.selection import Selected
 from squid import Region, Space
 from squid.curve_arrays import decode_many
+from squid.limits import RING_BITS
 from squid.patterns import Anything, Bare
 from squid.region import Box
 
@@ -222,14 +223,26 @@ class BoxIndex:
         return self._points if kind is None else self._boxes[kind]
 
     def _load_boxes(self, kind: Kind) -> None:
-        table = self._table(f"SELECT * FROM {TABLES[kind]} ORDER BY seq", 3 + 2 * self._dimensions)
-        seqs, exact, ends = table[:, 0], table[:, 2], table[:, 3:]
+        # As many ends in one integer as fit: what takes time is to make each value an object.
+        bits = self._space.bits
+        each = RING_BITS // bits
+        names = [f"{end}_{i}" for end in ("low", "high") for i in range(self._dimensions)]
+        parts = [names[i : i + each] for i in range(0, len(names), each)]
+        packed = [" | ".join(f"({name} << {bits * i})" for i, name in enumerate(p)) for p in parts]
+        table = self._table(
+            f"SELECT seq << 1 | exact, {', '.join(packed)} FROM {TABLES[kind]} ORDER BY seq",
+            1 + len(packed),
+        )
+        ends = [table[:, 1 + i // each] >> bits * (i % each) for i in range(len(names))]
+        cells = np.stack(ends, axis=1) & (1 << bits) - 1
+        seqs, exact = table[:, 0] >> 1, table[:, 0] & 1
         again = seqs[1:] == seqs[:-1]
         several = np.zeros(len(seqs), np.int64)
         several[1:] |= again
         several[:-1] |= again
         codes = seqs << FLAG_BITS | several * SEVERAL | exact * EXACT
-        self._boxes[kind].load(codes, ends[:, ::2], ends[:, 1::2])
+        lows, highs = cells[:, : self._dimensions], cells[:, self._dimensions :]
+        self._boxes[kind].load(codes, lows, highs)
 
     def _load_points(self) -> None:
         table = self._table("SELECT seq, identifier FROM message WHERE kind = 'data' AND point", 2)

@@ -16,11 +16,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
-from arms.box_index import EXACT, is_plain
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
@@ -28,7 +26,6 @@ from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
-from arms.selection import Selected
 from arms.sites import Site
 from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
@@ -164,24 +161,11 @@ class Rendezvous:
                     if contains(plan.spans, cast(int, region.lowest)):
                         asked[i] = [low for low, _ in region.boxes[0]]
         profiles = [messages[i].profile for i in asked]
-        found = self.interested(now_ms, profiles, list(asked.values()))
+        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))
             for i, (plan, message, results) in enumerate(zip(plans, messages, written, strict=True))
-        ]
-
-    def interested(
-        self, now_ms: int, profiles: Sequence[Selected], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
-        candidates = self.store.candidates
-        get = partial(candidates.get, now_ms)
-        return [
-            list(_selecting(profile, codes, get, bool(codes) and is_plain(profile)))
-            for profile, codes in zip(
-                profiles, candidates.index.meeting_each(Kind.INTEREST, cells), strict=True
-            )
         ]
 
     def _effect(
@@ -223,16 +207,11 @@ class Rendezvous:
         same watchers share one answer.
         """
         different = list({site.text: site for site in sites}.values())
-        candidates = self.store.candidates
-        get = partial(candidates.get, now_ms)
+        cells = [site.cells for site in different]
         found: dict[str, Watchers] = {}
         same: dict[tuple[str, ...], Watchers] = {}
-        for site, codes in zip(
-            different,
-            candidates.index.meeting_each(Kind.INTEREST, [site.cells for site in different]),
-            strict=True,
-        ):
-            interests = list(_selecting(site, codes, get, site.is_plain)) if codes else []
+        selecting = self.store.candidates.selecting(now_ms, different, cells)
+        for site, interests in zip(different, selecting, strict=True):
             key = tuple([interest.header.id for interest in interests])
             ours = same.get(key)
             if ours is None:
@@ -351,21 +330,6 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
-
-
-def _selecting(
-    data: Selected, codes: list[int], get: Callable[[int], Stored | None], plain: bool
-) -> Iterator[Message]:
-    """Give the interests that select data at a point, which their boxes all have.
-
-    Whatever has the point meets it there, so where they meet is not asked.
-    """
-    for code in codes:
-        stored = get(code)
-        if stored is not None and (
-            (code & EXACT and plain) or stored.message.profile.selects(data)
-        ):
-            yield stored.message
 
 
 def _watchers(interests: Sequence[Message]) -> Watchers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from arms.box_index import is_plain
 from arms.errors import MessageError
 from arms.inbox import INBOX
 from arms.limits import PROFILE_CHARACTERS_MAX, SITES_KEPT
@@ -36,14 +35,13 @@ assert PLAIN_CHARACTERS_MAX < PROFILE_CHARACTERS_MAX
 class Site:
     """The one place of data with a profile, and what interests look at to select them."""
 
-    __slots__ = ("_placed", "_profile", "cells", "identifier", "is_plain", "text")
+    __slots__ = ("_placed", "_profile", "cells", "identifier", "text")
 
     def __init__(
         self, text: str, identifier: int, cells: tuple[int, ...], placed: tuple[Placed, ...]
     ) -> None:
         self.text, self.identifier, self.cells = text, identifier, cells
         self._placed = placed
-        self.is_plain = is_plain(self)
         self._profile: Profile | None = None
 
     @property

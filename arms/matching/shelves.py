@@ -42,6 +42,9 @@ GONE = -1
 
 LAST_KEY = 2**63 - 1
 
+MANY_BLOCKS = 100
+"""Blocks from which on comparing all with one point is quicker than each with its own."""
+
 BLOCKS_AT_ONCE = 512
 """Blocks compared in one go, so that their copies stay in the processor's cache."""
 
@@ -177,11 +180,22 @@ class Shelves:
         return _expand(blocks, _all(met).nonzero()[0], BLOCK_BITS)
 
     def meeting_each(self, asked: Ends) -> tuple[Integers, Integers]:
-        """Return the same for several at once, asked of shape (sides, n): numbers, and places."""
-        tops = _all(self._tops[:, None, :] <= asked[:, :, None])
-        which, shelves = tops.nonzero()
+        """Return codes for several at once, asked of shape (sides, n): numbers, and codes."""
+        # Shelf by shelf, so that what is looked at again is still in the processor's cache.
+        shelves, which = _all(self._tops[:, :, None] <= asked[:, None, :]).nonzero()
         which, blocks = self._each(self._bounds, which, shelves, asked, SHELF_BITS)
-        return self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
+        if len(blocks) < MANY_BLOCKS * asked.shape[1]:
+            which, places = self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
+            codes = self.codes_at(places)
+            return which[codes >= 0], codes[codes >= 0]
+        order = which.argsort(kind="stable")
+        edges = which[order].searchsorted(np.arange(asked.shape[1] + 1))
+        found = []
+        for i in range(asked.shape[1]):
+            near = blocks[order[edges[i] : edges[i + 1]]]
+            codes = self.codes_at(self._in_blocks(near, asked[:, i : i + 1]))
+            found.append(codes[codes >= 0])
+        return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate(found)
 
     def _each(
         self, pool: Ends, which: Integers, outer: Integers, asked: Ends, bits: int

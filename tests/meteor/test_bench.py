@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from arms.profile import Profile
+from meteor.bench.match_workload import workload
 from meteor.bench.report import Plot, Report, Spread, cell_text, draw, interleaved
 from meteor.cli.main import cli
 from meteor.errors import InputError
@@ -69,3 +71,45 @@ def test_a_plot_that_can_not_be_written_is_said_in_words(tmp_path: Path) -> None
         draw([plot], tmp_path / "no" / "such.svg")
     with pytest.raises(InputError, match="nothing to plot"):
         draw(Report("none").plots, tmp_path / "out.svg")
+
+
+def test_matching_is_reported_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meteor.bench.match.CHANGES", 300)
+    monkeypatch.setattr("meteor.bench.match.REPEATS", 2)
+    command = ["bench", "match", "--sizes", "200", "--dimensions", "2,6", "--seconds", "0.01"]
+    result = CliRunner().invoke(cli, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    forward, backward, changes, opening, peer = report["sections"]
+    for section in (forward, backward):
+        assert [row["case"].split(",")[1] for row in section["rows"]] == [
+            " 2d",
+            " 2d",
+            " 6d",
+            " 6d",
+        ]
+        assert all(row["x scan"]["least"] > 0 for row in section["rows"])
+        assert [row["R*Tree"] is None for row in section["rows"]] == [False, False, True, True]
+    assert all(row["x one"]["least"] > 0 for row in forward["rows"])
+    assert all(row["longest step ms"]["most"] > 0 for row in changes["rows"])
+    assert len(opening["rows"]) == len(peer["rows"]) == 2
+
+
+@pytest.mark.parametrize("sizes", ["", "many", "0", "1e3,-5"])
+def test_sizes_that_are_none_are_refused_in_words(sizes: str) -> None:
+    result = CliRunner().invoke(cli, ["bench", "match", "--sizes", sizes])
+    assert result.exit_code == 2
+    assert "numbers above 0" in result.output
+
+
+def test_interests_of_the_workload_are_met_as_often_as_they_should() -> None:
+    load = workload(2_000, 500, 3, 0.01, seed=7)
+    inside = (load.lows[:, None] <= load.points) & (load.points <= load.highs[:, None])
+    assert 0.007 < inside.all(axis=2).mean() < 0.013
+    selected = [
+        [Profile.parse(interest).selects(Profile.parse(data)) for data in load.data[:50]]
+        for interest in load.interests[:200]
+    ]
+    boxes = inside.all(axis=2)[:200, :50]
+    assert (boxes >= selected).all()  # the boxes may meet a little more
+    assert boxes.sum() - sum(map(sum, selected)) <= 0.1 * boxes.sum() + 2
