@@ -101,7 +101,11 @@ class Handover:
         except BaseException:
             overlay.leaving = False
             raise
-        await self._drop_foreign()
+        with trio.CancelScope(shield=True):  # there is no way back any more
+            try:
+                await self._drop_foreign()
+            except (MeteorError, ArmsError) as error:
+                log.info("what this peer had stays in its folder: %s", error)
         return True
 
     async def bring_home(self, low: int) -> None:

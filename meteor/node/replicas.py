@@ -21,6 +21,7 @@ from arms.errors import ArmsError
 from arms.store import Mark, Store
 from meteor.config import Config
 from meteor.errors import MeteorError
+from meteor.limits import Bounds
 from meteor.node.copying import Copier, Page, read_writes
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
@@ -37,6 +38,10 @@ HEARTBEAT_SECONDS = 2.0
 
 BACKED_SECONDS = 30.0
 """How long copies are kept after their owner was last heard: others have them by then."""
+
+BACKED_OWNERS_MAX = 256
+"""Owners whose copies are kept at the same time: those of the peers before, and of the many that
+come and go among them within half a minute. Beyond it the one that was heard longest ago goes."""
 
 PAUSE_SECONDS = 0.1
 """The pause after a page that a peer did not take."""
@@ -258,7 +263,14 @@ class Replicas:
 
     def back(self, owner: int, spans: Spans) -> None:
         """Keep what lies in spans that another peer owns, for a while from now."""
+        self._backed.pop(owner, None)
         self._backed[owner] = (spans, self._clock())
+        if len(self._backed) > BACKED_OWNERS_MAX:
+            del self._backed[next(iter(self._backed))]  # the longest unheard
+
+    def bounds(self) -> Bounds:
+        """Say for how many owners copies are kept."""
+        return {"owners whose copies are kept": (len(self._backed), BACKED_OWNERS_MAX)}
 
     @property
     def backed(self) -> Spans:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import trio
 
+from arms.limits import DATA_BYTES_MAX
 from arms.rendezvous import Notification
 from meteor.errors import ConnectionLost, InputError, MeteorError
 from meteor.limits import (
@@ -21,6 +22,7 @@ from meteor.limits import (
     DELIVERIES_QUEUED_MAX,
     PAGE_BYTES,
     SLOW_WATCHER_SECONDS,
+    Bounds,
 )
 from meteor.node.links import Links
 from meteor.notifications import Group, Told, columns, rows, told
@@ -49,6 +51,9 @@ DELIVER_SECONDS = 5.0
 Target = tuple[str, str]
 """A client and one of its watches."""
 
+SLICE_BYTES_MAX = PAGE_BYTES + 2 * DATA_BYTES_MAX
+"""More than what is queued at once weighs: so much the last that finds room may go beyond."""
+
 
 class Sessions:
     """Who is connected here, and who is to be told what."""
@@ -69,6 +74,21 @@ class Sessions:
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
+
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, and for the slowest client."""
+        ways = [(way.count, way.bytes) for way in self._ways.values()]
+        ways += [(s.waiting.count, s.waiting.bytes) for s in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((n for n, _ in ways), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in ways), default=0),
+                DELIVERIES_BYTES_MAX + SLICE_BYTES_MAX,
+            ),
+        }
 
     def notify(self, notifications: Sequence[Notification]) -> None:
         """Send notifications on their way; never waits."""
@@ -154,26 +174,26 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._waiting = _Waiting()
+        self.waiting = _Waiting()
         self._missed = 0
         self._patience = True  # it has not been waited for in vain since it last kept up
         self._progress = trio.Event()
 
     def offer(self, items: Sequence[Told], watches: list[str]) -> int:
         """Queue messages; returns how many notifications are lost as the client is too slow."""
-        lost = (len(items) - self._waiting.put(items, watches)) * len(watches)
+        lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
         return lost
 
     @property
     def lagging(self) -> bool:
         """Whether it is worth waiting for this client."""
-        return self._patience and self._waiting.is_half_full
+        return self._patience and self.waiting.is_half_full
 
     async def catch_up(self) -> None:
         """Wait until the client has caught up; when it does not, it is not waited for again."""
         with trio.move_on_after(SLOW_WATCHER_SECONDS) as waited:
-            while self._waiting.is_half_full:
+            while self.waiting.is_half_full:
                 await self._progress.wait()
         self._patience = not waited.cancelled_caught
 
@@ -181,17 +201,18 @@ class Session:
         """Send what is queued, as it comes."""
         try:
             while True:
-                await self._waiting.some()
-                batch = self._waiting.take()
+                await self.waiting.some()
+                batch = self.waiting.take()
                 missed, self._missed = self._missed, 0
                 await self._channel.push("notify", [*columns(batch), missed])
-                if not self._waiting.is_half_full:
+                await trio.lowlevel.checkpoint()  # a full queue is many frames
+                if not self.waiting.is_half_full:
                     self._patience = True
                     self._wake()
         except ConnectionLost:
             return
         finally:
-            self._waiting.close()
+            self.waiting.close()
             self._wake()
 
     def _wake(self) -> None:
@@ -204,25 +225,25 @@ class _Waiting:
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Group, int]] = deque()
-        self._count = self._bytes = 0
+        self.count = self.bytes = 0
         self._something = trio.Event()
 
     @property
     def is_half_full(self) -> bool:
         """Whether who sends should slow down."""
-        return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
+        return self.count > DELIVERIES_QUEUED_MAX // 2 or self.bytes > DELIVERIES_BYTES_MAX // 2
 
     def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
         """Queue messages for the same targets; returns how many had room."""
-        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
+        items = items[: max(0, DELIVERIES_QUEUED_MAX - self.count)]
         taken = 0
         for some, size in _slices(items, TARGET_BYTES * len(targets)):
-            if self._bytes >= DELIVERIES_BYTES_MAX:
+            if self.bytes >= DELIVERIES_BYTES_MAX:
                 break
             self._queue.append(((some, targets), size))
-            self._bytes += size
+            self.bytes += size
             taken += len(some)
-        self._count += taken
+        self.count += taken
         self._something.set()
         return taken
 
@@ -246,14 +267,14 @@ class _Waiting:
             groups.append(group)
             count += len(group[0])
             total += size
-        self._count -= count
-        self._bytes -= total
+        self.count -= count
+        self.bytes -= total
         return groups
 
     def close(self) -> None:
         """Drop everything: there is nobody to send it to."""
         self._queue.clear()
-        self._count = self._bytes = 0
+        self.count = self.bytes = 0
 
 
 def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
