@@ -50,7 +50,7 @@ class Side:
     def content(self, spans: Spans = WHOLE) -> set[tuple[str, int]]:
         found = {
             (s.message.id, s.message.header.expires_ms)
-            for s in self.store.after(NOW, 0, 10**6)
+            for s in stored_after(self.store, NOW, 0, 10**6)
             if not s.point or contains(spans, s.identifier)
         }
         stones = {(s.id, 0) for _, s in self.store.tombstones(NOW, 0, 10**6) if s.point}
