@@ -9,61 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from arms.errors import MessageError
-from arms.inbox import INBOX
-from arms.limits import DATA_BYTES_MAX, SITES_KEPT, TEXT_FIELD_MAX, TIME_MS_MAX
-from arms.message import Action, Header, Message, Voters, region_of
-from arms.profile import Profile
-from squid import Space
-
-
-class Site(NamedTuple):
-    """Where data with a profile live."""
-
-    profile: Profile
-    text: str
-    identifier: int
-    cells: tuple[int, ...]
-
-
-class Sites:
-    """The sites of data in one space, kept by the text of their profile: sensors repeat theirs."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._kept: dict[str, Site] = {}
-
-    def of(self, text: str) -> Site:
-        """Return the site of data; raises what is wrong with the profile, for its writer.
-
-        Data with a range on a dimension have no site: `NoSite`.
-        """
-        site = self._kept.get(text)
-        if site is None:
-            site = self._find(text)
-            if len(self._kept) >= SITES_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[text] = site
-        return site
-
-    def _find(self, text: str) -> Site:
-        profile = Profile.parse(text)
-        message = Message(Header(profile, "-"), Action.STORE)
-        message.check(self._space)
-        if INBOX in profile.attributes():
-            raise MessageError(f"{INBOX} is reserved: only the ring itself writes notes")
-        region = region_of(self._space, message)
-        if not region.is_point:
-            raise NoSite(f"data with a range lie in more than one place: {profile}")
-        assert region.lowest is not None
-        cells = tuple(low for low, _ in region.boxes[0])
-        return Site(profile, profile.text, region.lowest, cells)
-
-
-class NoSite(MessageError):
-    """Data that lie in more than one place; they are posted as a message of their own."""
+from arms.limits import DATA_BYTES_MAX, TEXT_FIELD_MAX, TIME_MS_MAX
+from arms.message import Action, Header, Message, Voters
+from arms.sites import Site, Sites
 
 
 @dataclass(slots=True)
@@ -77,7 +28,7 @@ class Batch:
     sites: list[Site] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
     expires_ms: list[int] = field(default_factory=list)
-    voters: Voters = Voters()
+    voters: Voters = field(default_factory=Voters)
     """Who decides whom the data go to; set by the peer that stores them."""
 
     def __len__(self) -> int:
@@ -149,7 +100,9 @@ class Batch:
                     raise MessageError(
                         f"a text of a header has at most {TEXT_FIELD_MAX} characters"
                     )
-                found = [sites.of(text) for text in profiles]
+                found = [site for text in profiles if (site := sites.of(text)) is not None]
+                if len(found) < len(ids):
+                    raise MessageError("data of a batch lie in one place each")
                 return cls(sender, reply_to, credential, ids, found, data, expires_ms)
             case _:
                 raise MessageError("what came is no batch of messages")
@@ -167,7 +120,7 @@ def check_columns(ids: list[Any], profiles: list[Any], data: list[Any]) -> None:
         return
     if {*map(type, ids), *map(type, profiles)} != {str} or {*map(type, data)} != {bytes}:
         raise MessageError("messages have texts as ids and profiles, and bytes as data")
-    if not 1 <= min(map(len, ids)) or max(map(len, ids)) > TEXT_FIELD_MAX:
+    if "" in ids or max(map(len, ids)) > TEXT_FIELD_MAX:
         raise MessageError(f"an id has 1 to {TEXT_FIELD_MAX} characters")
     if max(map(len, data)) > DATA_BYTES_MAX:
         raise MessageError(

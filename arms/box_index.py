@@ -1,92 +1,302 @@
-"""Candidates by their boxes: SQLite's R*Tree over the regions of stored messages.
+"""Candidates by their boxes: the regions of stored messages, in plain tables and in memory.
 
-The seam for other indexes is these three methods: `add`, `discard`, `meeting`. An index may answer
-with too many messages (the exact check follows) but never with too few.
+The tables are the durable truth and anyone can read them: a row for each box, with its message's
+seq, its number there, and the low and high cell of each dimension. They are written together with
+the message. What is searched is an index in memory (`arms.matching`), made from the tables when the
+store is opened. It follows only after the commit and only where it is searched: whoever writes
+gathers what changes, whoever reads takes it over with `publish`.
+
+So between a commit and `publish` the index may name a message that is gone, and readers check. It
+must not miss one that was there before: one that got a new seq is looked up with `now_at`.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from arms.message import Kind
+import numpy as np
+
+from arms.expression import Axis
+from arms.inbox import INBOX
+from arms.limits import POINT_BLOCKS_MAX
+from arms.matching import PackedIndex
+from arms.message import Action, Kind, region_of_profile
+from arms.profile import Profile
+from arms.selection import Selected
 from squid import Region, Space
-from squid.limits import BOXES_MAX
+from squid.curve_arrays import decode_many
+from squid.patterns import Anything, Bare
+from squid.region import Box
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
 
 Row = tuple[Any, ...]
-
-RTREE_DIMENSIONS_MAX = 5
-"""SQLite's R*Tree has no more; further dimensions of a space are left to the exact check."""
-
-RTREE_BITS = 31
-"""Its integers are signed and of 32 bits; wider axes are indexed by their upper bits."""
+Read = Callable[[str, Sequence[object]], Iterator[Row]]
 
 TABLES = {kind: f"{kind.value}_box" for kind in Kind}
 
+# The code of a box in memory: its message's seq, and what to know about it without a look at it.
+EXACT = 1
+"""Whatever meets the boxes of this message is selected by it."""
+SEVERAL = 2
+"""This message has more boxes, so a search may find it more than once."""
+FLAG_BITS = 2
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What a transaction changes, by kind (None: the data that are points) and code."""
+
+    added: dict[tuple[Kind | None, int], Sequence[Box]] = field(default_factory=dict)
+    gone: dict[tuple[Kind | None, int], Sequence[Box]] = field(default_factory=dict)
+    moved: dict[int, int] = field(default_factory=dict)
+    points: list[tuple[Integers, Integers]] = field(default_factory=list)
+    """Codes and cells of data that were added many at once."""
+
 
 class BoxIndex:
-    """The boxes of each kind of message.
+    """The boxes of each kind of message, and the data that are points."""
 
-    The boxes of message `seq` are numbered `seq * BOXES_MAX` and on, so they need no other key.
-    """
-
-    def __init__(
-        self,
-        space: Space,
-        writer: sqlite3.Connection,
-        read: Callable[[str, Sequence[object]], Iterator[Row]],
-    ) -> None:
-        self._writer, self._read = writer, read
-        self._dimensions = min(len(space.dimensions), RTREE_DIMENSIONS_MAX)
-        self._shift = max(0, space.bits - RTREE_BITS)
-        marks = ", ".join("?" * (2 * self._dimensions))
-        tests = " AND ".join(f"low_{i} <= ? AND high_{i} >= ?" for i in range(self._dimensions))
+    def __init__(self, space: Space, writer: sqlite3.Connection, read: Read) -> None:
+        self._space, self._writer, self._read = space, writer, read
+        size = len(space.dimensions), space.bits
+        self._boxes = {kind: PackedIndex(*size) for kind in Kind}
+        self._points = PackedIndex(*size, of_points=True)
+        marks = ", ".join("?" * (3 + 2 * len(space.dimensions)))
         self._insert = {
-            kind: f"INSERT INTO {table} VALUES (?, {marks})" for kind, table in TABLES.items()
+            kind: f"INSERT INTO {table} VALUES ({marks})" for kind, table in TABLES.items()
         }
         self._delete = {
-            kind: f"DELETE FROM {table} WHERE box = ?" for kind, table in TABLES.items()
+            kind: f"DELETE FROM {table} WHERE seq = ? RETURNING *" for kind, table in TABLES.items()
         }
-        self._found = {
-            kind: f"FROM {table} CROSS JOIN message ON seq = box / {BOXES_MAX} "
-            f"WHERE {tests} AND expires_ms > ?"
-            for kind, table in TABLES.items()
-        }
+        self._gathered = _Changes()
+        self._committed: deque[_Changes] = deque()
 
-    def add(self, kind: Kind, seq: int, region: Region) -> None:
+    def load(self) -> None:
+        """Take over what is in the file."""
+        for kind in Kind:
+            self._load_boxes(kind)
+        self._load_points()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return sum(index.nbytes for index in (*self._boxes.values(), self._points))
+
+    # -- writing, wherever that happens ------------------------------------------------------------
+
+    def add(self, kind: Kind, seq: int, profile: Profile, region: Region) -> None:
         """Index a message by the boxes of its region."""
-        for number, box in enumerate(region.boxes, start=seq * BOXES_MAX):
-            ends = [end >> self._shift for axis in box[: self._dimensions] for end in axis]
-            self._writer.execute(self._insert[kind], (number, *ends))
+        if kind is Kind.DATA and region.is_point:
+            self._gathered.added[None, seq << FLAG_BITS] = region.boxes
+            return
+        exact = kind is Kind.INTEREST and is_exact(self._space, profile)
+        rows = [
+            (seq, number, exact, *chain.from_iterable(box))
+            for number, box in enumerate(region.boxes)
+        ]
+        self._writer.executemany(self._insert[kind], rows)
+        self._gathered.added[kind, _code(seq, exact, len(rows))] = region.boxes
 
-    def discard(self, kind: Kind, seq: int) -> None:
-        """Forget a message's boxes, if it has any."""
-        number = seq * BOXES_MAX
-        while self._writer.execute(self._delete[kind], (number,)).rowcount:
-            number += 1
+    def add_points(self, seqs: range, cells: Sequence[Sequence[int]]) -> None:
+        """Index data that are points, many at once."""
+        codes = np.arange(seqs.start, seqs.stop, dtype=np.int64) << FLAG_BITS
+        self._gathered.points.append((codes, np.array(cells, np.int64)))
 
-    def meeting(self, now_ms: int, kind: Kind, region: Region, columns: str) -> Iterator[Row]:
-        """Give columns of the messages that have a box which meets one of the region's.
+    def discard(self, kind: Kind, seq: int, point: bool, identifier: int) -> None:
+        """Forget a message's boxes."""
+        boxes: Sequence[Box]
+        place: tuple[Kind | None, int]
+        if kind is Kind.DATA and point:
+            cells = self._space.curve.decode(identifier >> self._space.shift)
+            place, boxes = (None, seq << FLAG_BITS), [tuple([(cell, cell) for cell in cells])]
+        else:
+            rows = self._writer.execute(self._delete[kind], (seq,)).fetchall()
+            boxes = [tuple(zip(row[3::2], row[4::2], strict=True)) for row in rows]
+            if not rows:
+                return
+            place = kind, _code(seq, rows[0][2], len(rows))
+        if self._gathered.added.pop(place, None) is None:
+            self._gathered.gone[place] = boxes
 
-        The first column is the message's id, and each comes once. Boxes and messages are read in
-        one statement, so both are of one state of the file.
+    def move(self, seq: int, new_seq: int) -> None:
+        """Remember that a message has a new seq, for those who still look for the old one."""
+        self._gathered.moved[seq] = new_seq
+
+    def commit(self) -> None:
+        """Have what was gathered ready for `publish`: it is on disk."""
+        # In this order, so that `now_at` finds what has moved at every moment.
+        self._committed.append(self._gathered)
+        self._gathered = _Changes()
+
+    def roll_back(self) -> None:
+        """Forget what was gathered: it did not come to the disk."""
+        self._gathered = _Changes()
+
+    # -- reading, in one place ---------------------------------------------------------------------
+
+    def publish(self) -> set[int]:
+        """Take over what has been committed; returns the seqs that are gone."""
+        gone = set()
+        while self._committed:
+            changes = self._committed[0]
+            for codes, cells in changes.points:
+                self._points.add_points(codes, cells)
+            for (kind, code), boxes in changes.gone.items():
+                self._index(kind).discard(code, boxes)
+                gone.add(code >> FLAG_BITS)
+            rows: dict[Kind | None, list[tuple[int, Box]]] = {}
+            for (kind, code), boxes in changes.added.items():
+                rows.setdefault(kind, []).extend((code, box) for box in boxes)
+            for kind, added in rows.items():
+                self._index(kind).add(*zip(*added, strict=True))
+            self._committed.popleft()
+        return gone
+
+    def tidy(self) -> bool:
+        """Do one short step of putting new boxes in order; says whether there was one to do."""
+        return any(index.tidy() for index in (*self._boxes.values(), self._points))
+
+    def now_at(self, seq: int) -> int:
+        """Return the seq that a message has by now, if it got a new one since `publish`."""
+        for changes in (*self._committed, self._gathered):
+            seq = changes.moved.get(seq, seq)
+        return seq
+
+    def meeting(self, kind: Kind, region: Region) -> list[int]:
+        """Return the codes of the messages that have a box which meets one of the region's."""
+        index = self._boxes[kind]
+        found = [index.meeting(*zip(*box, strict=True)) for box in region.boxes]
+        if len(found) == 1:
+            return _distinct(found[0])
+        return sorted(set(chain.from_iterable(codes.tolist() for codes in found)))
+
+    def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the same for each of several points."""
+        if len(points) == 1:
+            return [_distinct(self._boxes[kind].meeting(points[0], points[0]))]
+        if not points:
+            return []
+        which, codes = self._boxes[kind].meeting_points(np.array(points, np.int64))
+        order = which.argsort(kind="stable")
+        edges = which[order].searchsorted(np.arange(len(points) + 1))
+        codes = codes[order]
+        return [_distinct(codes[edges[i] : edges[i + 1]]) for i in range(len(points))]
+
+    def points(
+        self, region: Region, spans: Sequence[tuple[int, int]]
+    ) -> tuple[list[int], list[int]] | None:
+        """Return identifiers, in order, and seqs of the data points of a region within spans.
+
+        None when there are so many that a walk over them in the order of the curve is better.
         """
-        sql = f"SELECT {columns} {self._found[kind]}"
-        seen = set()
+        found = []
         for box in region.boxes:
-            ends = [
-                end >> self._shift for low, high in box[: self._dimensions] for end in (high, low)
-            ]
-            for row in self._read(sql, (*ends, now_ms)):
-                if row[0] not in seen:
-                    seen.add(row[0])
-                    yield row
+            lows, highs = zip(*box, strict=True)
+            found.append(self._points.places(lows, highs, POINT_BLOCKS_MAX))
+        known = [pair for pair in found if pair is not None]
+        if len(known) < len(found) or not found:
+            return None
+        codes = np.concatenate([pair[0] for pair in known])
+        keys = np.concatenate([pair[1] for pair in known])
+        if len(found) > 1:
+            codes, first = np.unique(codes, return_index=True)
+            keys = keys[first]
+        identifiers = keys << self._space.shift
+        inside = np.zeros(len(keys), np.bool_)
+        for low, high in spans:
+            inside |= (identifiers >= low) & (identifiers <= high)
+        chosen = np.flatnonzero(inside)
+        chosen = chosen[identifiers[chosen].argsort(kind="stable")]
+        return identifiers[chosen].tolist(), (codes[chosen] >> FLAG_BITS).tolist()
+
+    def _index(self, kind: Kind | None) -> PackedIndex:
+        return self._points if kind is None else self._boxes[kind]
+
+    def _load_boxes(self, kind: Kind) -> None:
+        table = self._table(f"SELECT * FROM {TABLES[kind]} ORDER BY seq", 3 + 2 * self._dimensions)
+        seqs, exact, ends = table[:, 0], table[:, 2], table[:, 3:]
+        again = seqs[1:] == seqs[:-1]
+        several = np.zeros(len(seqs), np.int64)
+        several[1:] |= again
+        several[:-1] |= again
+        codes = seqs << FLAG_BITS | several * SEVERAL | exact * EXACT
+        self._boxes[kind].load(codes, ends[:, ::2], ends[:, 1::2])
+
+    def _load_points(self) -> None:
+        table = self._table("SELECT seq, identifier FROM message WHERE kind = 'data' AND point", 2)
+        cells = decode_many(self._space.curve, table[:, 1] >> self._space.shift)
+        self._points.load(table[:, 0] << FLAG_BITS, cells, cells)
+
+    def _table(self, sql: str, columns: int) -> Integers:
+        values = chain.from_iterable(self._read(sql, ()))
+        return np.fromiter(values, np.int64).reshape(-1, columns)
+
+    @property
+    def _dimensions(self) -> int:
+        return len(self._space.dimensions)
+
+
+def is_exact(space: Space, profile: Profile) -> bool:
+    """Say whether an interest selects all *plain* data that lie in its boxes.
+
+    It does when it asks for nothing but that dimensions be there: cells tell nothing more for sure.
+    """
+    whole = 1, (1 << space.bits) - 1
+    codecs = {dimension.name: dimension.codec for dimension in space.dimensions}
+    return (
+        len(profile.levels) == 1
+        and profile.levels[0].axis is Axis.CHILD
+        and all(
+            isinstance(element.pattern, Anything | Bare)
+            and element.attribute in codecs
+            and codecs[element.attribute].interval(Anything()) == whole
+            for element in profile.elements()
+        )
+    )
+
+
+def is_plain(data: Selected) -> bool:
+    """Say whether data are where their values say: one level, and each attribute has a value.
+
+    Nearly all are. What lies in an inbox is somewhere else.
+    """
+    levels, _ = data.placed()[0]
+    return len(levels) == 1 and not any(
+        isinstance(value, Bare) or attribute == INBOX for attribute, value in levels[0].items()
+    )
+
+
+def _code(seq: int, exact: bool, boxes: int) -> int:
+    return seq << FLAG_BITS | (SEVERAL if boxes > 1 else 0) | (EXACT if exact else 0)
+
+
+def _distinct(codes: Integers) -> list[int]:
+    if len(codes) > 1 and (codes & SEVERAL).any():
+        codes = np.unique(codes)
+    distinct: list[int] = codes.tolist()
+    return distinct
 
 
 def create_tables(connection: sqlite3.Connection, space: Space) -> None:
-    """Create the R*Trees, one for each kind of message."""
-    dimensions = range(min(len(space.dimensions), RTREE_DIMENSIONS_MAX))
-    ends = ", ".join(f"low_{i}, high_{i}" for i in dimensions)
+    """Create the tables of boxes and fill them from the messages that are there."""
+    ends = ", ".join(f"low_{i} INTEGER, high_{i} INTEGER" for i in range(len(space.dimensions)))
     for table in TABLES.values():
-        connection.execute(f"CREATE VIRTUAL TABLE {table} USING rtree_i32(box, {ends})")
+        connection.execute(f"DROP TABLE IF EXISTS {table}")  # of version 1 and 2: an R*Tree
+        connection.execute(
+            f"CREATE TABLE {table} (seq INTEGER, box INTEGER, exact INTEGER, {ends}, "
+            "PRIMARY KEY (seq, box)) WITHOUT ROWID"
+        )
+    index = BoxIndex(space, connection, connection.execute)
+    messages = "SELECT seq, kind, action, profile FROM message WHERE kind <> 'data' OR NOT point"
+    for seq, kind, action, text in connection.execute(messages).fetchall():
+        profile = Profile.parse(text)
+        index.add(Kind(kind), seq, profile, region_of_profile(space, profile, Action(action)))

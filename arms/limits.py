@@ -38,6 +38,14 @@ TTL_SECONDS_MAX = 366 * 24 * 3600
 # The end of time: what SQLite's integers hold.
 TIME_MS_MAX = 2**63 - 1
 
+# Characters of the profiles of stored messages that are kept ready for matching, in all: those of
+# some 80,000 usual ones. Parsed and compiled they take about twelve times as many bytes.
+HOT_CHARACTERS_MAX = 4_000_000
+
+# Blocks of 64 data points that a retrieval looks through in memory; where it would be more, it
+# walks the points in order instead. It does so again for each page of some 10 ms.
+POINT_BLOCKS_MAX = 1_024
+
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 

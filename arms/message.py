@@ -28,6 +28,9 @@ from arms.profile import Profile
 from squid import Region, Space
 from squid.patterns import Absent
 
+ENVELOPE_BYTES = 256
+"""What a message takes on the wire besides its data, profile and context, roughly."""
+
 
 class Action(StrEnum):
     """What a message does at the rendezvous (Table 1)."""
@@ -286,6 +289,12 @@ def region_of(space: Space, message: Message) -> Region:
     return region_of_profile(space, message.profile, message.action)
 
 
+def weight(message: Message) -> int:
+    """Return about how many bytes a message takes on the wire."""
+    context = sum(len(key) + len(value) for key, value in message.header.context.items())
+    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
+
+
 @lru_cache(REGIONS_KEPT)
 def region_of_profile(space: Space, profile: Profile, action: Action) -> Region:
     """Return the same for a message with this profile and action."""
@@ -293,7 +302,8 @@ def region_of_profile(space: Space, profile: Profile, action: Action) -> Region:
     if inbox is not None:
         return inbox_region(space, inbox)
     if action is Action.STORE:
-        return space.point_region(profile.data_by_attribute())
+        # Salted by the profile, not by the message, so that regions can be kept by profile.
+        return space.point_region(profile.data_by_attribute(), profile.text.encode())
     if action is Action.NOTIFY_INTEREST:
         return space.region([profile.data_by_attribute()], missing=Absent())
     return space.region(profile.by_attribute())

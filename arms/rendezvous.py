@@ -14,17 +14,23 @@ match counts once, whatever copies lie where.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
+from arms.box_index import EXACT, is_plain
+from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
-from arms.store import WHOLE_RING, Spans, Store, contains
+from arms.selection import Selected
+from arms.sites import Site
+from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
 
@@ -33,9 +39,6 @@ Place = tuple[int, str]
 
 COUNTED_ROWS = 500
 """Rows that a new interest looks at in one go; more are counted bit by bit."""
-
-ENVELOPE_BYTES = 256
-"""What a message takes on the wire besides its data, profile and context, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,17 @@ class Page:
     resume: Place | None = None
 
 
+@dataclass(slots=True)
+class Watchers:
+    """Who watches for data with one profile."""
+
+    count: int = 0
+    ways: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """(client, watch) of those to be told now, by the address of the peer that can reach them."""
+    notes: list[Due] = field(default_factory=list)
+    """What must be in inboxes before the sender is told that its post was done."""
+
+
 class Rendezvous:
     """Matches messages against a store."""
 
@@ -133,18 +147,65 @@ class Rendezvous:
         here already, sent again after a lost answer or to renew an interest, moves nobody twice;
         its notes are due again, as the answer may have been lost before they were placed.
         """
-        message, spans = plan.message, plan.spans
-        if plan.writes and isinstance(plan.writes[0], Put | Keep) and not written[0]:
-            again = message.action is Action.STORE
-            notes = self._interested(now_ms, message, spans)[1] if again else ()
-            return Effect(copies=1, notes=notes)
-        if plan.writes and isinstance(plan.writes[0], Keep) and written[0] == MARKED:
-            message = overflow_mark(message)
-        copies = len(plan.writes)
+        return self.react_many(now_ms, [plan], [written])[0]
+
+    def react_many(
+        self, now_ms: int, plans: Sequence[Plan], written: Sequence[Sequence[int]]
+    ) -> list[Effect]:
+        """Say so for many plans; data that are points are matched all at once."""
+        messages = [_as_kept(plan, results) for plan, results in zip(plans, written, strict=True)]
+        interests: dict[int, list[Message]] = {}
+        asked: dict[int, list[int]] = {}
+        for i, (plan, message) in enumerate(zip(plans, messages, strict=True)):
+            if message.action is Action.STORE:
+                region = region_of(self.space, message)
+                if region.is_point:
+                    interests[i] = []
+                    if contains(plan.spans, cast(int, region.lowest)):
+                        asked[i] = [low for low, _ in region.boxes[0]]
+        profiles = [messages[i].profile for i in asked]
+        found = self.interested(now_ms, profiles, list(asked.values()))
+        interests.update(zip(asked, found, strict=True))
+        return [
+            self._effect(now_ms, plan, message, results, interests.get(i))
+            for i, (plan, message, results) in enumerate(zip(plans, messages, written, strict=True))
+        ]
+
+    def interested(
+        self, now_ms: int, profiles: Sequence[Selected], cells: Sequence[Sequence[int]]
+    ) -> list[list[Message]]:
+        """Return, for each of several data that are points, the interests that select it."""
+        candidates = self.store.candidates
+        get = partial(candidates.get, now_ms)
+        return [
+            list(_selecting(profile, codes, get, bool(codes) and is_plain(profile)))
+            for profile, codes in zip(
+                profiles, candidates.index.meeting_each(Kind.INTEREST, cells), strict=True
+            )
+        ]
+
+    def _effect(
+        self,
+        now_ms: int,
+        plan: Plan,
+        message: Message,
+        written: Sequence[int],
+        interests: list[Message] | None,
+    ) -> Effect:
+        spans, copies = plan.spans, len(plan.writes)
+        again = bool(plan.writes) and isinstance(plan.writes[0], Put | Keep) and not written[0]
+        if message.action is Action.STORE:
+            if interests is None:
+                interests = list(self._watching(now_ms, message, spans))
+            notes = tuple([due(one) for one in interests if one.modifiers.inbox is not None])
+            if again:
+                return Effect(copies=1, notes=notes)
+            about = message.without_credential()
+            told = tuple([_notify(one, about) for one in interests if one.modifiers.inbox is None])
+            return Effect(len(told) + len(notes), copies, told, notes)
+        if again:
+            return Effect(copies=1)
         match message.action:
-            case Action.STORE:
-                told, notes = self._interested(now_ms, message, spans)
-                return Effect(len(told) + len(notes), copies, told, notes)
             case Action.NOTIFY_DATA:
                 told = tuple(self._advertised(now_ms, message, spans))
                 page = self.page(now_ms, counting(message), spans, {}, 1, COUNTED_ROWS)
@@ -154,6 +215,30 @@ class Rendezvous:
                 return Effect(len(told), copies, told)
             case _:
                 return Effect(plan.matches)
+
+    def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
+        """Say who watches for data at these sites, by the text of their profile.
+
+        The sites are points that this peer speaks for, so it is the one that reacts. Sites with the
+        same watchers share one answer.
+        """
+        different = list({site.text: site for site in sites}.values())
+        candidates = self.store.candidates
+        get = partial(candidates.get, now_ms)
+        found: dict[str, Watchers] = {}
+        same: dict[tuple[str, ...], Watchers] = {}
+        for site, codes in zip(
+            different,
+            candidates.index.meeting_each(Kind.INTEREST, [site.cells for site in different]),
+            strict=True,
+        ):
+            interests = list(_selecting(site, codes, get, site.is_plain)) if codes else []
+            key = tuple([interest.header.id for interest in interests])
+            ours = same.get(key)
+            if ours is None:
+                ours = same[key] = _watchers(interests)
+            found[site.text] = ours
+        return found
 
     def page(
         self,
@@ -192,40 +277,31 @@ class Rendezvous:
         """Walk stored data in the order of their places: each row's place, and the match."""
         region = region_of(self.space, message)
         selects = message.profile.compile()
-        walks = (self.store.points, self.store.ranges)
+        walks = (self.store.candidates.points, self.store.candidates.ranges)
         data = heapq.merge(*(walk(now_ms, region, spans, resume) for walk in walks), key=_place)
         for at, stored in data:
             hit = selects(stored.message.profile)
             yield (at, stored.message.id), stored if hit else None
 
-    def _interested(
-        self, now_ms: int, data: Message, spans: Spans
-    ) -> tuple[tuple[Notification, ...], tuple[Due, ...]]:
-        """Who watches for this data: whom to tell now, and whose inbox gets a note."""
-        told: list[Notification] = []
-        notes: list[Due] = []
-        for interest in self._met(
+    def _watching(self, now_ms: int, data: Message, spans: Spans) -> Iterator[Message]:
+        """Who watches for data that are a region."""
+        return self._met(
             now_ms, Kind.INTEREST, data, spans, lambda other: other.selects(data.profile)
-        ):
-            if interest.modifiers.inbox is None:
-                told.append(_notify(interest, data))
-            else:
-                notes.append(due(interest))
-        return tuple(told), tuple(notes)
+        )
 
     def _advertised(self, now_ms: int, interest: Message, spans: Spans) -> Iterator[Notification]:
         """Who wants to know that there is an interest in what they could send."""
         for offer in self._met(
             now_ms, Kind.ADVERTISEMENT, interest, spans, interest.profile.could_select
         ):
-            yield _notify(offer, interest)
+            yield _notify(offer, interest.without_credential())
 
     def _audience(self, now_ms: int, offer: Message, spans: Spans) -> Iterator[Notification]:
         """Which interests there are already in what this sender could send."""
         for interest in self._met(
             now_ms, Kind.INTEREST, offer, spans, lambda other: other.could_select(offer.profile)
         ):
-            yield _notify(offer, interest)
+            yield _notify(offer, interest.without_credential())
 
     def _met(
         self,
@@ -237,14 +313,8 @@ class Rendezvous:
     ) -> Iterator[Message]:
         """Give the stored messages that match one and first meet it in the spans."""
         region = region_of(self.space, message)
-        # Whatever matches a point has it, so that is where both meet.
-        place = region.lowest if region.is_point else None
-        if place is not None and not contains(spans, place):
-            return
-        for stored in self.store.candidates(now_ms, kind, region):
-            if matches(stored.message.profile) and (
-                place is not None or _meets_in(spans, region, self._region(stored))
-            ):
+        for stored in self.store.candidates.meeting(now_ms, kind, region):
+            if matches(stored.message.profile) and _meets_in(spans, region, self._region(stored)):
                 yield stored.message
 
     def _doomed(
@@ -261,7 +331,7 @@ class Rendezvous:
             yield from self._walk(now_ms, message, ((at, WHOLE_RING[0][1]),), {at: id_})
         else:
             selects = message.profile.compile()
-            for stored in self.store.candidates(
+            for stored in self.store.candidates.meeting(
                 now_ms, Kind.INTEREST, region_of(self.space, message)
             ):
                 if selects(stored.message.profile):
@@ -277,16 +347,43 @@ def counting(interest: Message) -> Message:
     return replace(interest, action=Action.RETRIEVE, modifiers=wanted)
 
 
-def weight(message: Message) -> int:
-    """Return about how many bytes a message takes on the wire."""
-    context = sum(len(key) + len(value) for key, value in message.header.context.items())
-    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
-
-
 def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
+
+
+def _selecting(
+    data: Selected, codes: list[int], get: Callable[[int], Stored | None], plain: bool
+) -> Iterator[Message]:
+    """Give the interests that select data at a point, which their boxes all have.
+
+    Whatever has the point meets it there, so where they meet is not asked.
+    """
+    for code in codes:
+        stored = get(code)
+        if stored is not None and (
+            (code & EXACT and plain) or stored.message.profile.selects(data)
+        ):
+            yield stored.message
+
+
+def _watchers(interests: Sequence[Message]) -> Watchers:
+    ours = Watchers(len(interests))
+    for interest in interests:
+        if interest.modifiers.inbox is None:
+            header = interest.header
+            ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+        else:
+            ours.notes.append(due(interest))
+    return ours
+
+
+def _as_kept(plan: Plan, written: Sequence[int]) -> Message:
+    """Return the message as it was written: a note that did not fit its inbox is a mark there."""
+    if plan.writes and isinstance(plan.writes[0], Keep) and written[0] == MARKED:
+        return overflow_mark(plan.message)
+    return plan.message
 
 
 def _may_delete(message: Message, stored: Message) -> bool:
@@ -300,4 +397,4 @@ def _place(entry: tuple[int, Stored]) -> Place:
 
 def _notify(watcher: Message, about: Message) -> Notification:
     header = watcher.header
-    return Notification(header.id, header.sender, header.reply_to, about.without_credential())
+    return Notification(header.id, header.sender, header.reply_to, about)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arms.batch import Batch
 from arms.message import Action, Header, Kind, Message, Modifiers, Voters
 from arms.profile import Profile
 from arms.schema import digest
@@ -49,6 +50,34 @@ def write_row(now_ms: int, kind: Kind, message: Message, region: Region) -> tupl
         str(header.voters),
         digest(header.id, header.expires_ms, header.voters.term),
     )
+
+
+def batch_rows(now_ms: int, batch: Batch) -> Iterator[tuple[object, ...]]:
+    """Give the messages of a batch as rows, for `INSERT`."""
+    sender, reply_to, credential = batch.sender, batch.reply_to, batch.credential
+    term, voters = batch.voters.term, str(batch.voters)
+    for id_, site, data, expires_ms in zip(
+        batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True
+    ):
+        yield (
+            id_,
+            "data",
+            "store",
+            site.text,
+            site.identifier,
+            1,
+            now_ms,
+            expires_ms,
+            sender,
+            reply_to,
+            credential,
+            NO_CONTEXT,
+            PLAIN,
+            data,
+            term,
+            voters,
+            digest(id_, expires_ms, term),
+        )
 
 
 COLUMNS = (

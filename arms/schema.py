@@ -160,7 +160,6 @@ def _first_tables(connection: sqlite3.Connection, space: Space) -> None:
         "INSERT INTO space VALUES (?, ?, ?, ?)",
         (space.name, space.version, space.fingerprint(), space.to_toml()),
     )
-    box_index.create_tables(connection, space)
 
 
 def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
@@ -196,11 +195,20 @@ def _votes_and_digests(connection: sqlite3.Connection, space: Space) -> None:
     connection.execute("CREATE INDEX idx_ballot_expires_ms ON ballot (expires_ms)")
 
 
+def _plain_boxes(connection: sqlite3.Connection, space: Space) -> None:
+    connection.execute("DROP INDEX IF EXISTS idx_message_voters_identifier")
+    box_index.create_tables(connection, space)
+
+
 def digest(id_: str, expires_ms: int, term: int) -> int:
     """Return 63 bits that stand for one state of a message."""
     content = f"{id_} {expires_ms} {term}".encode()
     return int.from_bytes(blake2b(content, digest_size=8).digest()) >> 1
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _votes_and_digests)
+MIGRATIONS: tuple[Migration, ...] = (
+    _first_tables,
+    _votes_and_digests,
+    _plain_boxes,
+)
 """One step for each schema version; the version of a file is the number of steps it has seen."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import combinations
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from arms.expression import Axis, Element, Path, Step, by_attribute
-from squid.patterns import Bare, Interval, Keyword, Pattern, Prefix, overlaps, within
+from squid.patterns import Anything, Bare, Interval, Keyword, Pattern, Prefix, overlaps, within
 
-if TYPE_CHECKING:
-    from arms.profile import Profile
-
-Selection = Callable[["Profile"], bool]
+Selection = Callable[["Selected"], bool]
 Relation = Callable[[Pattern, Pattern], bool]
 
 
@@ -40,6 +37,7 @@ class _Joint(NamedTuple):
 
 
 Value = str | int | float | Pattern | _Joint
+PLAIN_VALUES = frozenset((str, int, float))
 Levels = tuple[dict[str, Value], ...]
 
 
@@ -86,6 +84,16 @@ def _intersection(patterns: tuple[Pattern, ...]) -> Interval | None:
     return Interval(low, high, low_open, not high_closed)
 
 
+class Selected(Protocol):
+    """What can be selected: a profile, or data of which one knows only this."""
+
+    @property
+    def _placed(self) -> tuple[Placed, ...] | None: ...
+
+    def placed(self) -> tuple[Placed, ...]:
+        """Return the alternatives, as a compiled selection looks at them."""
+
+
 # The side that selects: closures, made once.
 
 Test = Callable[[dict[str, Value]], bool]
@@ -113,7 +121,7 @@ def compiled(
 
     match = matches[0] if len(matches) == 1 else _any_of(matches)
 
-    def selection(data: Profile) -> bool:
+    def selection(data: Selected) -> bool:
         placed = data._placed or data.placed()
         if len(placed) == 1:
             levels, floating = placed[0]
@@ -204,6 +212,11 @@ def _element_test(element: Element, relation: Relation) -> Test:
         def test(level: dict[str, Value]) -> bool:
             value = level.get(attribute)
             return value.startswith(stem) if type(value) is str else slowly(value)
+    elif isinstance(wanted, Anything):
+
+        def test(level: dict[str, Value]) -> bool:
+            value = level.get(attribute)
+            return type(value) in PLAIN_VALUES or slowly(value)
     elif isinstance(wanted, Interval) and not wanted.of_text:
         low = -inf if wanted.low is None else wanted.low
         high = inf if wanted.high is None else wanted.high

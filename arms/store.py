@@ -1,39 +1,38 @@
 """The profile store: one SQLite file, the durable truth of a rendezvous peer.
 
 Reads run where they are called, on a connection of their own. Writes come as groups,
-all applied in one transaction (`apply`); whoever owns the store calls it from one place at a time,
-so that many posts share one commit.
+all applied in one transaction (`write`); whoever owns the store calls it from one place at a time,
+so that many posts share one commit. It may be another thread than the readers'; they find what was
+written after `committed`.
 
-Data that are points lie in the order of their identifiers: a retrieval walks that order and lets
-`Region.next` skip what the region does not touch. Everything that is a region (interests,
-advertisements, data with a range on a dimension) is found through `arms.box_index`.
+What meets a region is found through `candidates`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from arms.ballot_box import BallotBox
 from arms.ballots import Voted
-from arms.box_index import BoxIndex
+from arms.batch import Batch
+from arms.box_index import BoxIndex, Read
+from arms.candidates import Candidates, Spans
 from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
 from arms.limits import INBOX_NOTES_MAX
-from arms.message import Action, Header, Kind, Message, Voters, region_of, region_of_profile
+from arms.message import Header, Kind, Message, Voters, region_of
 from arms.notes import overflow_mark, overflow_prefix
-from arms.profile import Profile
 from arms.rows import (
-    IDENTIFIER,
     INSERT,
-    POINTS,
     STONE,
     STORED,
     WAITING,
     Stored,
+    batch_rows,
     read_row,
     read_stone,
     write_row,
@@ -46,6 +45,7 @@ from arms.writes import (
     Drop,
     Keep,
     Put,
+    PutBatch,
     Remove,
     Sweep,
     Take,
@@ -53,11 +53,9 @@ from arms.writes import (
     Vote,
     Write,
 )
-from squid import Region, Space
+from squid import Space
 from squid.errors import SquidError
 from squid.limits import RING_BITS
-
-Spans = Sequence[tuple[int, int]]
 
 WHOLE_RING: Spans = ((0, (1 << RING_BITS) - 1),)
 
@@ -73,8 +71,10 @@ class Store:
         self.inbox_notes_max = INBOX_NOTES_MAX
         self._writer, self._reader = open_store(path, space, sync)
         self._index = BoxIndex(space, self._writer, self._read)
+        self._index.load()
         self._ballots = BallotBox(self._writer, self._read)
         self.digests = Digests(space, self._read)
+        self.candidates = Candidates(space, self._index, self._read)
 
     def close(self) -> None:
         """Close the file."""
@@ -84,6 +84,12 @@ class Store:
     # -- writing -----------------------------------------------------------------------------------
 
     def apply(self, now_ms: int, groups: Sequence[Sequence[Write]]) -> list[list[int]]:
+        """Write, and let readers find it: for those who do both in one thread."""
+        results = self.write(now_ms, groups)
+        self.committed()
+        return results
+
+    def write(self, now_ms: int, groups: Sequence[Sequence[Write]]) -> list[list[int]]:
         """Carry out groups of writes in one transaction; when it returns, all are on disk.
 
         Fails as a whole: on an error nothing of it is in the file.
@@ -91,7 +97,9 @@ class Store:
         try:
             with self._writer:
                 self._writer.execute("BEGIN IMMEDIATE")
-                return [[self._write(now_ms, write) for write in group] for group in groups]
+                results = [[self._write(now_ms, write) for write in group] for group in groups]
+            self._index.commit()
+            return results
         except sqlite3.Error as error:
             full = "full" in str(error)
             problem = f"the disk of {self.path} is full" if full else f"{self.path}: {error}"
@@ -101,11 +109,23 @@ class Store:
                 f"a message does not fit the space {self.space.name!r}: {error}; "
                 "nothing of this was stored"
             ) from error
+        finally:
+            self._index.roll_back()  # what was committed is no longer among it
+
+    def committed(self) -> None:
+        """Let readers find what was written; to be called where they are, after each `write`."""
+        self.candidates.forget(self._index.publish())
+
+    def tidy(self) -> bool:
+        """Do one step of keeping the index in order, some 10 ms; says whether more may be due."""
+        return self._index.tidy()
 
     def _write(self, now_ms: int, write: Write) -> int:
         match write:
             case Put(message):
                 return self._put(now_ms, message)
+            case PutBatch():
+                return self._put_batch(now_ms, write)
             case Keep(note):
                 return self._keep(now_ms, note)
             case Remove(ids):
@@ -135,10 +155,46 @@ class Store:
             if known.message.header.expires_ms > now_ms:
                 self._renew(now_ms, known, message)
                 return False
-            self._erase(known.kind, known.seq)  # expired, so for everyone it was gone
+            self._erase(known.seq)  # expired, so for everyone it was gone
         if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
             self._insert(now_ms, message)
         return True
+
+    def _put_batch(self, now_ms: int, write: PutBatch) -> int:
+        batch = write.batch
+        known = self._known(batch)
+        if min(batch.expires_ms) <= now_ms:
+            known |= {
+                id_ for id_, end in zip(batch.ids, batch.expires_ms, strict=True) if end <= now_ms
+            }
+        fresh = batch
+        if known:
+            fresh = batch.part([row for row, id_ in enumerate(batch.ids) if id_ not in known])
+        if len(fresh):
+            self._writer.executemany(INSERT, batch_rows(now_ms, fresh))
+            ((last,),) = self._writer.execute("SELECT last_insert_rowid()").fetchall()
+            self._index.add_points(
+                range(last - len(fresh) + 1, last + 1), [site.cells for site in fresh.sites]
+            )
+        for row, id_ in enumerate(batch.ids):
+            if id_ in known and not self._put(now_ms, batch.message(row)):
+                write.repeated.add(id_)
+        return len(batch) - len(write.repeated)
+
+    def _known(self, batch: Batch) -> set[str]:
+        """Return the ids of a batch that this store has a message or a tombstone of.
+
+        A client numbers its messages, so those of a batch lie side by side: one look tells that
+        there is none, as there nearly always is.
+        """
+        ids, first, last = batch.ids, min(batch.ids), max(batch.ids)
+        if len(set(ids)) < len(ids):
+            return set(ids)
+        for table in ("message", "tombstone"):
+            near = f"SELECT 1 FROM {table} WHERE id BETWEEN ? AND ? LIMIT 1"
+            if self._writer.execute(near, (first, last)).fetchone() is not None:
+                return set(ids) - set(self._unknown(self._writer.execute, ids))
+        return set()
 
     def _keep(self, now_ms: int, note: Message) -> int:
         if self._row(note.id) is not None or self._is_buried(now_ms, note.id):
@@ -165,8 +221,10 @@ class Store:
 
     def _replace(self, now_ms: int, known: Stored, header: Header) -> None:
         # Anew, so that its seq is new too and whoever copies what came after another sees it.
-        self._erase(known.kind, known.seq)
-        self._insert(now_ms, replace(known.message, header=header))
+        self._erase(known.seq)
+        seq = self._insert(now_ms, replace(known.message, header=header))
+        if seq is not None:
+            self._index.move(known.seq, seq)
 
     def _assign(self, now_ms: int, id_: str, voters: Voters) -> bool:
         row = self._row(id_)
@@ -176,17 +234,17 @@ class Store:
         self._replace(now_ms, known, replace(known.message.header, voters=voters))
         return True
 
-    def _insert(self, now_ms: int, message: Message) -> None:
+    def _insert(self, now_ms: int, message: Message) -> int | None:
         kind, region = message.stored_as, region_of(self.space, message)
         if kind is None:
             raise StoreError(f"a {message.action} message is not kept")
         if region.lowest is None:
-            return  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
+            return None  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
         row = write_row(now_ms, kind, message, region)
         seq = self._writer.execute(INSERT, row).lastrowid
         assert seq is not None
-        if kind is not Kind.DATA or not region.is_point:
-            self._index.add(kind, seq, region)
+        self._index.add(kind, seq, message.profile, region)
+        return seq
 
     def _row(self, id_: str) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._writer.execute(
@@ -223,12 +281,12 @@ class Store:
 
     def _bury(self, stone: Tombstone) -> bool:
         row = self._writer.execute(
-            "SELECT kind, seq, expires_ms FROM message WHERE id = ?", (stone.id,)
+            "SELECT seq, expires_ms FROM message WHERE id = ?", (stone.id,)
         ).fetchone()
         expires_ms = stone.expires_ms
         if row is not None:
-            self._erase(Kind(row[0]), row[1])
-            expires_ms = max(expires_ms, row[2])  # it may have been renewed here alone
+            self._erase(row[0])
+            expires_ms = max(expires_ms, row[1])  # it may have been renewed here alone
         self._writer.execute(
             "INSERT INTO tombstone (id, taker, identifier, point, expires_ms) "
             "VALUES (?, ?, ?, ?, ?) "
@@ -238,17 +296,14 @@ class Store:
         return row is not None
 
     def _drop(self, seq: int) -> bool:
-        row = self._writer.execute("SELECT kind FROM message WHERE seq = ?", (seq,)).fetchone()
-        if row is not None:
-            self._erase(Kind(row[0]), seq)
-        return row is not None
+        return self._erase(seq)
 
     def _sweep(self, now_ms: int, limit: int) -> int:
         rows = self._writer.execute(
-            "SELECT kind, seq FROM message WHERE expires_ms <= ? LIMIT ?", (now_ms, limit)
+            "SELECT seq FROM message WHERE expires_ms <= ? LIMIT ?", (now_ms, limit)
         ).fetchall()
-        for kind, seq in rows:
-            self._erase(Kind(kind), seq)
+        for (seq,) in rows:
+            self._erase(seq)
         stones = self._writer.execute(
             "DELETE FROM tombstone WHERE seq IN "
             "(SELECT seq FROM tombstone WHERE expires_ms <= ? LIMIT ?)",
@@ -256,51 +311,15 @@ class Store:
         )
         return len(rows) + stones.rowcount + self._ballots.sweep(now_ms, limit)
 
-    def _erase(self, kind: Kind, seq: int) -> None:
-        self._writer.execute("DELETE FROM message WHERE seq = ?", (seq,))
-        self._index.discard(kind, seq)
+    def _erase(self, seq: int) -> bool:
+        rows = self._writer.execute(
+            "DELETE FROM message WHERE seq = ? RETURNING kind, point, identifier", (seq,)
+        ).fetchall()
+        for kind, point, identifier in rows:
+            self._index.discard(Kind(kind), seq, point, identifier)
+        return bool(rows)
 
     # -- reading -----------------------------------------------------------------------------------
-    # Cursors are read row by row, so a large store is never in memory; whoever walks them does so
-    # without a pause, because an open one keeps this connection at an old state of the file.
-
-    def points(
-        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[tuple[int, Stored]]:
-        """Walk the data points of a region within spans, in the order (identifier, id).
-
-        `resume` maps an identifier to the last message id that was already seen there.
-        """
-        for low, high in spans:
-            at = region.next(low)
-            while at is not None and at <= high:
-                rows = self._read(POINTS, (at, resume.get(at, ""), high, now_ms))
-                inside, at = at, None
-                for row in rows:
-                    identifier = row[IDENTIFIER]
-                    if identifier != inside:
-                        if identifier not in region:
-                            at = region.next(identifier)
-                            break
-                        inside = identifier
-                    if not resume or row[0] > resume.get(identifier, ""):
-                        yield identifier, read_row(row)
-
-    def ranges(
-        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[tuple[int, Stored]]:
-        """Walk the data that are no points likewise, each where it first meets the region."""
-        places = []
-        for id_, profile in self._index.meeting(now_ms, Kind.DATA, region, "id, profile"):
-            other = region_of_profile(self.space, Profile.parse(profile), Action.STORE)
-            at = region.intersect(other).lowest
-            if at is not None and contains(spans, at) and id_ > resume.get(at, ""):
-                places.append((at, id_))
-        for at, id_ in sorted(places):
-            stored = self.find(now_ms, id_)
-            if stored is not None:
-                yield at, stored
-
     def lying(
         self, now_ms: int, kind: Kind, point: bool, span: tuple[int, int], after: str, limit: int
     ) -> Iterator[Stored]:
@@ -317,10 +336,6 @@ class Store:
         )
         return map(read_row, rows)
 
-    def candidates(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
-        """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
-        return map(read_row, self._index.meeting(now_ms, kind, region, STORED))
-
     def find(self, now_ms: int, id_: str) -> Stored | None:
         """Return one message by its id."""
         sql = f"SELECT {STORED} FROM message WHERE id = ? AND expires_ms > ?"
@@ -333,10 +348,13 @@ class Store:
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
         """Return those ids that this store has neither a message nor a tombstone of."""
+        return self._unknown(self._read, ids)
+
+    def _unknown(self, read: Read, ids: Sequence[str]) -> list[str]:
         marks = ", ".join("?" * len(ids))
         known: set[str] = set()
         for table in ("message", "tombstone"):
-            rows = self._read(f"SELECT id FROM {table} WHERE id IN ({marks})", tuple(ids))
+            rows = read(f"SELECT id FROM {table} WHERE id IN ({marks})", tuple(ids))
             known.update(id_ for (id_,) in rows)
         return [id_ for id_ in ids if id_ not in known]
 
@@ -406,11 +424,6 @@ class Store:
             yield from self._reader.execute(sql, values)
         except sqlite3.Error as error:
             raise StoreError(f"can't read {self.path}: {error}") from error
-
-
-def contains(spans: Spans, identifier: int) -> bool:
-    """Say whether an identifier lies in one of the spans."""
-    return any(low <= identifier <= high for low, high in spans)
 
 
 def _within(spans: Spans) -> tuple[str, list[int]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arms.ballots import Ballot
+from arms.batch import Batch
 from arms.message import Message, Voters
 
 
@@ -16,6 +17,15 @@ class Put:
     """
 
     message: Message
+
+
+@dataclass(slots=True, eq=False)
+class PutBatch:
+    """Keep the messages of a batch, as `Put` does; the result counts those that are new."""
+
+    batch: Batch
+    repeated: set[str] = field(default_factory=set)
+    """The ids of those that are not new; known when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class Sweep:
     limit: int
 
 
-Write = Put | Keep | Remove | Take | Vote | Assign | Bury | Drop | Sweep
+Write = Put | PutBatch | Keep | Remove | Take | Vote | Assign | Bury | Drop | Sweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Bounds = dict[str, tuple[int, int]]
 
 # -- the wire ------------------------------------------------------------------------------------
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version that both sides of a connection must share."""
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -90,8 +90,8 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 POSTS_PER_REQUEST_MAX = 4096
 """Messages in one request, so that one client can't hold a peer's loop for long."""
 
-OWNERS_CACHED_MAX = 4096
-"""Owners remembered by arc, so that posting a point is one hop."""
+OWNERS_CACHED_MAX = 8192
+"""Owners remembered by arc, so that posting a point is one hop; all of a ring of 5,000 peers."""
 
 VOTES_PER_REQUEST_MAX = 256
 """Items that one ballot is held on at once."""
@@ -110,8 +110,13 @@ DEADLINE_SECONDS_MAX = 300.0
 
 # -- notifications -------------------------------------------------------------------------------
 
-DELIVERIES_QUEUED_MAX = 4096
-"""Messages that wait for one other peer or one client; beyond it the newest is lost and counted."""
+DELIVERIES_QUEUED_MAX = 16_384
+"""Messages that wait for one other peer or one client: a tenth of a second at full speed. Beyond it
+the newest is lost and counted."""
+
+SLOW_WATCHER_SECONDS = 0.25
+"""How long who posts is held up for a watcher whose queue is half full. One that does not catch up
+in that time is not waited for again, until it has."""
 
 DELIVERIES_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of messages that wait for one other peer or one client; the same happens beyond it."""
@@ -164,3 +169,6 @@ SURVEY_PEERS_MAX = 10_000
 """Peers that one ring report may list."""
 
 assert DATA_BYTES_MAX * 4 < FRAME_BYTES_MAX, "an answer of a few of the largest items must fit"
+
+LEAPS_MAX = 24
+"""Leaps of a peer, each twice as far as the last: more than any ring needs."""

@@ -2,6 +2,7 @@
 
 from squid.curve import Curve
 from squid.errors import CodecError, CurveError, RegionError, SpaceError, SquidError
+from squid.learning import learn_space
 from squid.patterns import (
     Absent,
     Anything,
@@ -38,6 +39,7 @@ __all__ = [
     "Space",
     "SpaceError",
     "SquidError",
+    "learn_space",
     "number",
     "number_text",
     "overlaps",

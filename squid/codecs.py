@@ -1,14 +1,17 @@
 """Codecs: from the patterns of one attribute to the cells of its axis, keeping order.
 
 Cell 0 of every axis is for data without the attribute; values have cells 1 and up. The law of all
-codecs: when two patterns share a value, their intervals share a cell. Routing may reach a cell too
-many, never one too few, because matching is exact at the peers.
+codecs: when two patterns share a value, their intervals share a cell; and the cell of data lies in
+the interval of every pattern that their value is within. Routing may reach a cell too many, never
+one too few, because matching is exact at the peers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Protocol
 
 from squid.errors import CodecError, SpaceError
@@ -17,6 +20,9 @@ from squid.patterns import number_text as written
 
 Cells = tuple[int, int]
 """From low to high, both included."""
+
+Definition = dict[str, str | float | Sequence[str] | Sequence[float]]
+"""A codec's part of a space's definition, by key."""
 
 ABSENT_CELL = 0
 BARE_CELL = 1
@@ -31,15 +37,70 @@ class Codec(Protocol):
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
         """Return the cell of one concrete value; a salt may choose among cells that it owns."""
 
-    def describe(self) -> dict[str, str | float]:
+    def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
 
 
-class KeywordCodec:
+class TextAxis(ABC):
     """Text in code point order; a prefix is an interval, a number counts as it is written."""
 
     def __init__(self, bits: int) -> None:
         self._last = (1 << bits) - 1
+
+    @abstractmethod
+    def describe(self) -> Definition:
+        """Return the codec as the space's definition has it."""
+
+    @abstractmethod
+    def _text_cells(self, text: str) -> Cells:
+        """Return the cells that a text owns; both ends grow with the text."""
+
+    @abstractmethod
+    def _prefix_cells(self, text: str) -> Cells:
+        """Return the cells of every text that starts so."""
+
+    def interval(self, pattern: Pattern) -> Cells | None:
+        """Return the cells where values of the pattern may lie; None when it has no value."""
+        match pattern:
+            case Absent():
+                return ABSENT_CELL, ABSENT_CELL
+            case Bare():
+                return BARE_CELL, BARE_CELL
+            case Keyword(text):
+                return self._text_cells(text)
+            case Prefix(text):
+                return self._prefix_cells(text)
+            case Interval() if _is_empty(pattern):
+                return None
+            case Interval(low=float() | int() as low) if pattern.is_number:
+                cells = [self._text_cells(text) for text in _writings(low)]
+                return min(cells)[0], max(cells)[1]
+            case Interval(low, high) if pattern.of_text:
+                return (
+                    self._text_cells(low)[0] if isinstance(low, str) else BARE_CELL,
+                    self._text_cells(high)[1] if isinstance(high, str) else self._last,
+                )
+        return BARE_CELL, self._last
+
+    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
+        """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        match pattern:
+            case Absent():
+                return ABSENT_CELL
+            case Bare():
+                return BARE_CELL
+            case Keyword(text):
+                return _one_of(self._text_cells(text), salt)
+            case Interval(low=float() | int() as low) if pattern.is_number:
+                return _one_of(self._text_cells(written(low)), salt)
+        raise CodecError(f"{pattern} is not one value")
+
+
+class KeywordCodec(TextAxis):
+    """Any text at all, by its first characters."""
+
+    def __init__(self, bits: int) -> None:
+        super().__init__(bits)
         # Enough symbols to tell every cell apart.
         self._symbols = 1
         while BASE**self._symbols < self._last:
@@ -50,64 +111,77 @@ class KeywordCodec:
     def from_table(cls, table: Mapping[str, object], bits: int) -> KeywordCodec:
         """Build it from its part of a space's definition."""
         if table:
-            raise SpaceError([f"a keyword codec has no {_quoted(table)}"])
+            raise SpaceError([f"a keyword codec has no {quoted(table)}"])
         return cls(bits)
+
+    def describe(self) -> Definition:
+        """Return the codec as the space's definition has it."""
+        return {"codec": "keyword"}
+
+    def _text_cells(self, text: str) -> Cells:
+        cell = self._cell_of(text_number(text, self._symbols))
+        return cell, cell
+
+    def _prefix_cells(self, text: str) -> Cells:
+        last = text_number(text, self._symbols, filler=BASE - 1)
+        return self._text_cells(text)[0], self._cell_of(last)
+
+    def _cell_of(self, number: int) -> int:
+        return 1 + number * self._last // self._scale
+
+
+class NumberAxis(ABC):
+    """Numbers in their order; texts are refused."""
+
+    def __init__(self, bits: int) -> None:
+        self._last = (1 << bits) - 1
+
+    @abstractmethod
+    def describe(self) -> Definition:
+        """Return the codec as the space's definition has it."""
+
+    @abstractmethod
+    def _number_cells(self, value: Number) -> Cells:
+        """Return the cells that a number owns; both ends grow with the number."""
 
     def interval(self, pattern: Pattern) -> Cells | None:
         """Return the cells where values of the pattern may lie; None when it has no value."""
         match pattern:
-            case Prefix(text):
-                return self._text_cell(text), self._text_cell(text, filler=BASE - 1)
-            case Interval() if _is_empty(pattern):
-                return None
-            case Interval(low=float() | int() as low) if pattern.is_number:
-                cells = [self._text_cell(text) for text in _writings(low)]
-                return min(cells), max(cells)
-            case Interval(low, high) if pattern.of_text:
+            case Interval(low=low, high=high) if not pattern.of_text:
+                if _is_empty(pattern):
+                    return None
                 return (
-                    self._text_cell(low) if isinstance(low, str) else BARE_CELL,
-                    self._text_cell(high) if isinstance(high, str) else self._last,
+                    BARE_CELL
+                    if low is None or isinstance(low, str)
+                    else self._number_cells(low)[0],
+                    self._last
+                    if high is None or isinstance(high, str)
+                    else self._number_cells(high)[1],
                 )
-            case Interval() | Anything():
+            case Prefix() | Anything():
+                # A number counts as it is written, and that order is not the numbers' own.
                 return BARE_CELL, self._last
         cell = self.cell(pattern)
         return cell, cell
 
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
-        """Return the cell of one concrete value."""
+        """Return the cell of one concrete value; the salt chooses among those that it owns."""
         match pattern:
             case Absent():
                 return ABSENT_CELL
             case Bare():
                 return BARE_CELL
             case Keyword(text):
-                return self._text_cell(text)
+                raise CodecError(f"is a number here, and the text {text!r} is not")
+            case Interval() if pattern.of_text:
+                end = pattern.low if pattern.low is not None else pattern.high
+                raise CodecError(f"is a number here, and the text {end!r} is not")
             case Interval(low=float() | int() as low) if pattern.is_number:
-                return self._text_cell(written(low))
+                return _one_of(self._number_cells(low), salt)
         raise CodecError(f"{pattern} is not one value")
 
-    def describe(self) -> dict[str, str | float]:
-        """Return the codec as the space's definition has it."""
-        return {"codec": "keyword"}
 
-    def _text_cell(self, text: str, filler: int = 0) -> int:
-        """Return the cell of a text, or with a filler of 71 the last one of what starts so."""
-        number = place = 0
-        for character in text[: self._symbols]:
-            symbol = _symbol(character)
-            number = number * BASE + symbol
-            place += 1
-            if symbol in SHARED:
-                # What follows would not be in order any more: z-caron + a < e-acute + b, but both
-                # letters have one symbol. So nothing may follow, in prefixes either.
-                filler = 0
-                break
-        for _ in range(self._symbols - place):
-            number = number * BASE + filler
-        return 1 + number * self._last // self._scale
-
-
-class NumberCodec:
+class NumberCodec(NumberAxis):
     """Numbers between two bounds; those outside fall into the edge cells, and so still meet."""
 
     def __init__(self, bits: int, minimum: Number, maximum: Number, scale: str = "linear") -> None:
@@ -123,7 +197,7 @@ class NumberCodec:
             raise CodecError(f"min must be less than max, but {minimum} is not less than {maximum}")
         if scale == "log" and self._minimum <= 0:
             raise CodecError(f"a log scale needs a min above 0, not {minimum}")
-        self._last = (1 << bits) - 1
+        super().__init__(bits)
         self._scale = scale
         self._position: Callable[[float], float] = _octaves if scale == "log" else float
         self._origin = self._position(self._minimum)
@@ -137,7 +211,7 @@ class NumberCodec:
         problems = []
         unknown = table.keys() - {"min", "max", "scale"}
         if unknown:
-            problems.append(f"a number codec has no {_quoted(unknown)}, only min, max and scale")
+            problems.append(f"a number codec has no {quoted(unknown)}, only min, max and scale")
         ends: list[Number] = []
         for key in ("min", "max"):
             value = table.get(key)
@@ -159,41 +233,7 @@ class NumberCodec:
             raise SpaceError(problems)
         return codec
 
-    def interval(self, pattern: Pattern) -> Cells | None:
-        """Return the cells where values of the pattern may lie; None when it has no value."""
-        match pattern:
-            case Interval(low=low, high=high) if not pattern.of_text:
-                if _is_empty(pattern):
-                    return None
-                return (
-                    BARE_CELL if low is None or isinstance(low, str) else self._number_cell(low),
-                    self._last
-                    if high is None or isinstance(high, str)
-                    else self._number_cell(high),
-                )
-            case Prefix() | Anything():
-                # A number counts as it is written, and that order is not the numbers' own.
-                return BARE_CELL, self._last
-        cell = self.cell(pattern)
-        return cell, cell
-
-    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
-        """Return the cell of one concrete value."""
-        match pattern:
-            case Absent():
-                return ABSENT_CELL
-            case Bare():
-                return BARE_CELL
-            case Keyword(text):
-                raise CodecError(f"is a number here, and the text {text!r} is not")
-            case Interval() if pattern.of_text:
-                end = pattern.low if pattern.low is not None else pattern.high
-                raise CodecError(f"is a number here, and the text {end!r} is not")
-            case Interval(low=float() | int() as low) if pattern.is_number:
-                return self._number_cell(low)
-        raise CodecError(f"{pattern} is not one value")
-
-    def describe(self) -> dict[str, str | float]:
+    def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
         return {
             "codec": "number",
@@ -201,6 +241,10 @@ class NumberCodec:
             "max": self._maximum,
             "scale": self._scale,
         }
+
+    def _number_cells(self, value: Number) -> Cells:
+        cell = self._number_cell(value)
+        return cell, cell
 
     def _number_cell(self, value: Number) -> int:
         if value <= self._minimum:
@@ -213,11 +257,33 @@ class NumberCodec:
         return min(1 + int(share * self._last), self._last)
 
 
-CODECS: dict[str, Callable[[Mapping[str, object], int], Codec]] = {
-    "keyword": KeywordCodec.from_table,
-    "number": NumberCodec.from_table,
-}
-"""Every codec that a space can name, with what builds it from its table and bits."""
+def text_number(text: str, symbols: int, filler: int = 0) -> int:
+    """Return the first symbols of a text as one number, which grows with the text.
+
+    With a filler of 71 it is the greatest of all that start so.
+    """
+    number = place = 0
+    for character in text[:symbols]:
+        symbol = _symbol(character)
+        number = number * BASE + symbol
+        place += 1
+        if symbol in SHARED:
+            # What follows would not be in order any more: z-caron + a < e-acute + b, but both
+            # letters have one symbol. So nothing may follow, in prefixes either.
+            filler = 0
+            break
+    for _ in range(symbols - place):
+        number = number * BASE + filler
+    return number
+
+
+def _one_of(cells: Cells, salt: bytes) -> int:
+    """Return one of the cells, always the same for the same salt, and any for any salt."""
+    low, high = cells
+    if low == high:
+        return low
+    hashed = int.from_bytes(blake2b(salt, digest_size=8).digest())
+    return low + (hashed * (high - low + 1) >> 64)
 
 
 def _ranges() -> list[tuple[int, int]]:
@@ -276,5 +342,6 @@ def _octaves(value: float) -> float:
     return exponent + 2 * mantissa
 
 
-def _quoted(keys: Mapping[str, object] | set[str]) -> str:
+def quoted(keys: Mapping[str, object] | set[str]) -> str:
+    """Return keys as an error names them."""
     return ", ".join(repr(key) for key in sorted(keys))

@@ -25,3 +25,13 @@ STEPS_KEPT_MAX = 200_000
 
 ARRAY_BLOCK = 100_000
 """Points that the array functions take at once, so that their scratch arrays stay in cache."""
+
+SPLIT_POINTS_MAX = 4096
+"""Split points of one quantile codec: finer than the shares of 1,000 peers, and a definition of
+100 kB."""
+
+SPLIT_WEIGHT_MAX = 1 << 40
+"""Weight of one split point or gap: more than the profiles of any sample."""
+
+LEARNT_POINTS = 1024
+"""Split points that a codec is learnt with unless told otherwise: a definition of some 25 kB."""

@@ -117,8 +117,8 @@ def within(value: Pattern, wanted: Pattern) -> bool:
         return False
     if isinstance(value, Prefix) and not isinstance(wanted, Prefix) and _numbers_like(value.text):
         return False
-    low, high = _text_span(value)
-    wanted_low, wanted_high = _text_span(wanted)
+    low, high = text_span(value)
+    wanted_low, wanted_high = text_span(wanted)
     return wanted_low <= low and (wanted_high is None or (high is not None and high <= wanted_high))
 
 
@@ -139,8 +139,8 @@ def overlaps(one: Pattern, other: Pattern) -> bool:
         if isinstance(other, Prefix):
             return _numbers_meet_prefix(one, other.text)
         return _of_numbers(other) and _numbers_overlap(one, other)
-    low, high = _text_span(one)
-    other_low, other_high = _text_span(other)
+    low, high = text_span(one)
+    other_low, other_high = text_span(other)
     return (high is None or other_low < high) and (other_high is None or low < other_high)
 
 
@@ -152,12 +152,12 @@ def _is_empty(pattern: Pattern) -> bool:
     if not isinstance(pattern, Interval):
         return False
     if pattern.of_text:
-        low, high = _text_span(pattern)
+        low, high = text_span(pattern)
         return high is not None and low >= high
     return _between_nothing(_ends(pattern))
 
 
-def _text_span(pattern: Pattern) -> tuple[str, str | None]:
+def text_span(pattern: Pattern) -> tuple[str, str | None]:
     """Return the texts of a pattern as `low <= text < high`; None for no upper end.
 
     Exact for code points: nothing lies between a text and the same text with a NUL behind it, and

@@ -7,12 +7,13 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from squid.codecs import CODECS, Cells, Codec
+from squid import quantile
+from squid.codecs import Cells, Codec, KeywordCodec, NumberCodec
 from squid.curve import CURVE_NAME, Curve
 from squid.errors import CodecError, SpaceError
 from squid.limits import DIMENSIONS_MAX, RING_BITS, SINGLE_DIMENSION_BITS
@@ -23,6 +24,13 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 NAME_WORDS = "a letter or _, then letters, digits, _, . or -"
 
 T = TypeVar("T")
+
+CODECS: dict[str, Callable[[Mapping[str, object], int], Codec]] = {
+    "keyword": KeywordCodec.from_table,
+    "number": NumberCodec.from_table,
+    "quantile": quantile.from_table,
+}
+"""Every codec that a space can name, with what builds it from its table and bits."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +97,21 @@ class Space:
         return Region(self.curve, boxes, self.shift)
 
     def point_region(self, values: Mapping[str, Sequence[Pattern]], salt: bytes = b"") -> Region:
-        """Return where data with these values live: one cell, unless a value is a range."""
-        box = self._box(values, Absent(), salt)
+        """Return where data with these values live: one cell, unless a value is a range.
+
+        The salt chooses among the cells of a value that owns several.
+        """
+        box = self.point_box(values, salt)
         return Region(self.curve, [] if box is None else [box], self.shift)
+
+    def point_box(self, values: Mapping[str, Sequence[Pattern]], salt: bytes = b"") -> Box | None:
+        """Return the cells of the same; None when a value is an empty range."""
+        return self._box(values, Absent(), salt)
+
+    def cell(self, dimension: Dimension, pattern: Pattern, salt: bytes) -> int:
+        """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        # With the name, so that the positions on the axes have nothing to do with each other.
+        return dimension.codec.cell(pattern, dimension.name.encode() + b"=" + salt)
 
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""
@@ -101,6 +121,10 @@ class Space:
 
     def to_toml(self) -> str:
         """Return the definition; `from_toml` reads it back."""
+        return self._definition
+
+    @cached_property
+    def _definition(self) -> str:
         lines = [
             f'name = "{self.name}"',
             f"version = {self.version}",
@@ -140,7 +164,7 @@ class Space:
         for dimension in self.dimensions:
             patterns = values.get(dimension.name) or ([] if missing is None else [missing])
             try:
-                cells = self._cells(dimension.codec, patterns, salt)
+                cells = self._cells(dimension, patterns, salt)
             except CodecError as error:
                 raise CodecError(f"{dimension.name}: {error}") from None
             if cells is None:
@@ -148,13 +172,15 @@ class Space:
             box.append(cells)
         return tuple(box)
 
-    def _cells(self, codec: Codec, patterns: Sequence[Pattern], salt: bytes | None) -> Cells | None:
+    def _cells(
+        self, dimension: Dimension, patterns: Sequence[Pattern], salt: bytes | None
+    ) -> Cells | None:
         if salt is not None and len(patterns) == 1 and _is_concrete(patterns[0]):
-            cell = codec.cell(patterns[0], salt)
+            cell = self.cell(dimension, patterns[0], salt)
             return cell, cell
         low, high = 0, (1 << self.bits) - 1
         for pattern in patterns:
-            cells = codec.interval(pattern)
+            cells = dimension.codec.interval(pattern)
             if cells is None:
                 return None
             low, high = max(low, cells[0]), min(high, cells[1])
@@ -277,5 +303,10 @@ def _is_concrete(pattern: Pattern) -> bool:
     return isinstance(pattern, Keyword | Bare | Absent)
 
 
-def _toml_value(value: str | float) -> str:
-    return f'"{value}"' if isinstance(value, str) else number_text(value)
+def _toml_value(value: str | float | Sequence[str] | Sequence[float]) -> str:
+    if isinstance(value, str):
+        # JSON escapes what TOML wants escaped, but for DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int | float):
+        return number_text(value)
+    return f"[{', '.join(map(_toml_value, value))}]"

@@ -89,3 +89,78 @@ def curve(seconds: float, seed: int, as_json: bool, plot: Path | None) -> None:
     from meteor.bench.curve import run
 
     show(run(seconds, seed), as_json, plot)
+
+
+@bench.command()
+@click.option(
+    "--peers",
+    type=click.IntRange(2, 20_000),
+    multiple=True,
+    default=(100, 500, 1_000, 2_000, 5_000),
+    show_default=True,
+    help="Peers of a ring; repeat it for several rings.",
+)
+@click.option(
+    "--profiles",
+    type=click.IntRange(1, 10_000_000),
+    default=1_000_000,
+    show_default=True,
+    help="Profiles in the largest ring; smaller ones have as many a peer.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Queries of each kind.",
+)
+@click.option(
+    "--fingers",
+    type=click.IntRange(1, 16),
+    default=4,
+    show_default=True,
+    help="Fingers in each octave, as in the configuration of a peer.",
+)
+@reporting
+def route(
+    peers: tuple[int, ...],
+    profiles: int,
+    queries: int,
+    fingers: int,
+    seed: int,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Follow queries through simulated rings, beside the paper's Figure 8.
+
+    Whom a query reaches, what that takes, whether it finds everything, and how evenly profiles are
+    spread. A step is decided by the code of a live peer; answers are checked by brute force.
+
+    Example:
+      meteor bench route
+      meteor bench route --peers 5000 --queries 200 --plot routing.svg
+    """
+    from meteor.bench.route import run
+
+    def progress(words: str) -> None:
+        click.echo(words, err=True)
+
+    show(run(peers, profiles, queries, seed, fingers, progress), as_json, plot)
+
+
+@bench.command()
+@click.option(
+    "--repeats", type=click.IntRange(1), default=5, show_default=True, help="How often to measure."
+)
+@reporting
+def start(repeats: int, seed: int, as_json: bool, plot: Path | None) -> None:
+    """Measure imports, the start of a peer, and what an idle one takes.
+
+    Runs processes as a user would, at free ports of this machine, with empty stores.
+
+    Example:
+      meteor bench start
+    """
+    from meteor.bench.start import run
+
+    show(run(repeats), as_json, plot)

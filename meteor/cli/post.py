@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -153,7 +152,7 @@ def _payload(data: str | None, file: BinaryIO | None) -> bytes:
 def _print_receipt(receipt: Receipt | None, action: str, as_json: bool) -> None:
     assert receipt is not None
     if as_json:
-        print_json({"action": action} | asdict(receipt))
+        print_json({"action": action} | receipt._asdict())
     else:
         click.echo(_sentence(receipt, action))
     say_lost(receipt.lost)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from arms.message import Action, Message
 from arms.profile import Profile
 from meteor.errors import InputError, MeteorError, ProtocolError
+from meteor.notifications import told
 from meteor.transport.channel import ERROR_KINDS
 from meteor.transport.frames import Value
 from squid.patterns import Interval, Keyword
@@ -28,8 +29,7 @@ class Post:
     context: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What became of a post."""
 
     id: str
@@ -49,8 +49,7 @@ class Receipt:
     """Why it failed, in `post_many`; a single post raises instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A message that was found or that a watch was notified of."""
 
     id: str
@@ -109,15 +108,7 @@ class RingReport:
 
 def item_of(message: Message) -> Item:
     """Return a message as programs see it."""
-    header = message.header
-    return Item(
-        header.id,
-        str(header.profile),
-        message.data,
-        header.sender,
-        dict(header.context),
-        header.expires_ms,
-    )
+    return Item(*told(message))
 
 
 def read_outcome(id_: str, wire: Value) -> Receipt | MeteorError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -15,10 +15,16 @@ from arms.inbox import inbox_profile
 from arms.message import Action, Header, Message, Modifiers
 from arms.notes import watch_id
 from arms.profile import Profile
-from arms.rendezvous import weight
 from meteor.background import background_nursery
 from meteor.client.connection import Connection
 from meteor.client.inbox import INBOX_LOOK_SECONDS, ReliableWatch, notes_of
+from meteor.client.posting import (
+    REQUESTS_IN_FLIGHT,
+    Poster,
+    checked_data,
+    checked_profile,
+    checked_ttl,
+)
 from meteor.client.requests import batches, checked_action, checked_modifiers, failed, input_errors
 from meteor.client.results import (
     TTL_SECONDS,
@@ -31,14 +37,17 @@ from meteor.client.results import (
     read_outcome,
 )
 from meteor.client.retrieval import Retrieval
-from meteor.client.watch import RENEW_SECONDS, Watch
+from meteor.client.standing import Standing
+from meteor.client.watch import Watch, WatchMany
 from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
-from meteor.limits import KEEP_SECONDS, WATCHES_PER_CLIENT_MAX
-from meteor.node.errands import Trace, read_found
-from meteor.transport.channel import Channel
+from meteor.limits import KEEP_SECONDS
+from meteor.matches import read_match
 from meteor.transport.frames import Value
 from meteor.transport.network import Network
 from meteor.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from meteor.node.errands import Trace
 
 log = logging.getLogger("meteor.client")
 
@@ -47,9 +56,6 @@ DEADLINE_SECONDS = 10.0
 
 ANSWER_SLACK_SECONDS = 2.0
 """What a peer's answer may take beyond the deadline that the peer itself keeps."""
-
-REQUESTS_IN_FLIGHT = 16
-"""Requests that `post_many` keeps on their way."""
 
 
 @asynccontextmanager
@@ -73,8 +79,9 @@ async def connect(
     connection = Connection(network or TcpNetwork(), addresses, client, random)
     ring = Ring(connection, client, credential, seconds, random)
     async with background_nursery() as nursery:
-        await nursery.start(connection.keep, ring._pushed, ring._restore)
-        nursery.start_soon(ring._renew)
+        standing = ring._standing
+        await nursery.start(connection.keep, standing.pushed, standing.restore)
+        nursery.start_soon(standing.renew)
         yield ring
 
 
@@ -87,9 +94,9 @@ class Ring:
         self.client = client
         """Who this client is to others: the sender of its messages."""
         self._connection, self._credential = connection, credential
-        self._seconds, self._random = seconds, random
-        self._watches: dict[str, Watch] = {}
-        self._notifications = 0
+        self._seconds = seconds
+        self._poster = Poster(self._request, credential, seconds, random)
+        self._standing = Standing(self._post, self._request, self._poster.ids, seconds)
 
     # -- posting -----------------------------------------------------------------------------------
 
@@ -103,6 +110,10 @@ class Ring:
         context: Mapping[str, str] | None = None,
     ) -> Receipt:
         """Post one message: the primitive that everything else is made of."""
+        if not context and checked_action(action) is Action.STORE:
+            return await self._poster.one(
+                checked_profile(profile), checked_data(data), checked_ttl(ttl)
+            )
         (outcome,) = await self._post([self._message(profile, action, data, context)], [ttl])
         if isinstance(outcome, MeteorError):
             raise outcome
@@ -138,26 +149,39 @@ class Ring:
         return [receipt for batch in receipts for receipt in batch]
 
     async def _post_batch(self, posts: Sequence[Post]) -> list[Receipt]:
-        receipts: dict[int, Receipt] = {}
-        messages: dict[int, Message] = {}
+        try:
+            outcomes = await self._post_all(posts)
+        except Busy as error:
+            outcomes = [error] * len(posts)  # refused before anything happened
+        except MeteorError as error:
+            outcomes = [NoAnswer(f"{error}; it may or may not be stored")] * len(posts)
+        return [failed("", o) if isinstance(o, MeteorError) else o for o in outcomes]
+
+    async def _post_all(self, posts: Sequence[Post]) -> list[Receipt | MeteorError]:
+        """Post messages, the plain ones in one request and the others in another."""
+        outcomes: list[Receipt | MeteorError] = [NoAnswer("")] * len(posts)
+        plain: list[tuple[int, str, bytes, float]] = []
+        others: list[tuple[int, Message, float]] = []
         for i, post in enumerate(posts):
             try:
-                messages[i] = self._message(post.profile, post.action, post.data, post.context)
-            except MeteorError as error:
-                receipts[i] = failed("", error)
-        outcomes: Sequence[Receipt | MeteorError]
-        try:
-            outcomes = await self._post(list(messages.values()), [posts[i].ttl for i in messages])
-        except Busy as error:
-            outcomes = [error] * len(messages)  # refused before anything happened
-        except MeteorError as error:
-            unsure = NoAnswer(f"{error}; it may or may not be stored")
-            outcomes = [unsure] * len(messages)
-        for (i, message), outcome in zip(messages.items(), outcomes, strict=True):
-            if isinstance(outcome, MeteorError):
-                outcome = failed(message.id, outcome)
-            receipts[i] = outcome
-        return [receipts[i] for i in range(len(posts))]
+                ttl = checked_ttl(post.ttl)
+                if post.context or checked_action(post.action) is not Action.STORE:
+                    message = self._message(post.profile, post.action, post.data, post.context)
+                    others.append((i, message, ttl))
+                else:
+                    plain.append((i, checked_profile(post.profile), checked_data(post.data), ttl))
+            except InputError as error:
+                outcomes[i] = error
+        done: list[tuple[int, Receipt | MeteorError]] = []
+        if plain:
+            places, profiles, data, ttls = zip(*plain, strict=True)
+            done += zip(places, await self._poster.many(profiles, data, ttls), strict=True)
+        if others:
+            places, messages, ttls = zip(*others, strict=True)
+            done += zip(places, await self._post(messages, ttls), strict=True)
+        for i, outcome in done:
+            outcomes[i] = outcome
+        return outcomes
 
     async def delete(
         self, profile: str, *, interests: bool = False, only: str | None = None
@@ -205,9 +229,7 @@ class Ring:
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
-                return Consumed(
-                    tuple(item_of(read_found(entry).message) for entry in found), complete
-                )
+                return Consumed(tuple(item_of(read_match(entry)[1]) for entry in found), complete)
             case _:
                 raise ProtocolError("what came are not consumed items")
 
@@ -235,7 +257,7 @@ class Ring:
 
         if reliable is None:
             watch = Watch(self._message(profile, Action.NOTIFY_DATA), stored if replay else None)
-            async with self._standing(watch):
+            async with self._standing.hold(watch):
                 yield watch
             return
         message = self._reliable(profile, reliable, keep)
@@ -246,8 +268,18 @@ class Ring:
             INBOX_LOOK_SECONDS,
         )
         kept = ReliableWatch(message, inbox, stored, replay, self._delete_each)
-        async with self._standing(inbox), self._standing(kept), kept.acknowledging():
+        async with self._standing.hold(inbox), self._standing.hold(kept), kept.acknowledging():
             yield kept
+
+    @asynccontextmanager
+    async def watch_many(self, profiles: Iterable[str]) -> AsyncIterator[WatchMany]:
+        """Be notified of data by many profiles at once; each match says which of them it met.
+
+        One request stands for hundreds of watches, and one iterator has all that comes.
+        """
+        watch = WatchMany([self._message(profile, Action.NOTIFY_DATA) for profile in profiles])
+        async with self._standing.hold(watch):
+            yield watch
 
     async def unwatch(self, profile: str, *, reliable: str) -> Receipt:
         """Withdraw a reliable watch and empty its inbox of what is its own."""
@@ -281,38 +313,8 @@ class Ring:
     async def notify_interest(self, profile: str) -> AsyncIterator[Watch]:
         """Be notified of interests in data that one could post: those there are and will be."""
         watch = Watch(self._message(profile, Action.NOTIFY_INTEREST), None)
-        async with self._standing(watch):
+        async with self._standing.hold(watch):
             yield watch
-
-    @asynccontextmanager
-    async def _standing(self, watch: Watch) -> AsyncIterator[None]:
-        """Keep a watch at the ring."""
-        if len(self._watches) >= WATCHES_PER_CLIENT_MAX:
-            raise InputError(f"a client has at most {WATCHES_PER_CLIENT_MAX} watches")
-        if watch.id in self._watches:
-            raise InputError("this client has this watch already")
-        self._watches[watch.id] = watch
-        refused = False
-        try:
-            (outcome,) = await self._post([watch.message], [watch.ttl])
-            if isinstance(outcome, MeteorError):
-                refused = isinstance(outcome, InputError)
-                raise outcome
-            watch.receipt = outcome
-            yield
-        finally:
-            del self._watches[watch.id]
-            watch.close()
-            if not (refused or watch.stays):
-                with trio.move_on_after(self._seconds) as scope:
-                    scope.shield = True
-                    await self._withdraw(watch)
-
-    async def _withdraw(self, watch: Watch) -> None:
-        try:
-            await self.delete(str(watch.message.profile), interests=True, only=watch.id)
-        except MeteorError as error:
-            log.info("a watch was not withdrawn: %s; it runs out by itself", error)
 
     # -- looking at the ring -----------------------------------------------------------------------
 
@@ -324,8 +326,8 @@ class Ring:
         return {
             "client": self.client,
             "peer": status,
-            "watches": len(self._watches),
-            "notifications": self._notifications,
+            "watches": len(self._standing),
+            "notifications": self._standing.notifications,
             "reconnects": self._connection.reconnects,
         }
 
@@ -344,6 +346,8 @@ class Ring:
         self, profile: str, action: Action | str = Action.RETRIEVE
     ) -> tuple[list[Trace], bool]:
         """Return the tree that a post takes through the ring, and whether it reached everyone."""
+        from meteor.node.errands import Trace  # with the rest of a peer: few programs need it
+
         message = self._message(profile, action)
         match await self._request("trace", [message.to_wire(), self._seconds]):
             case [list() as traces, bool() as complete]:
@@ -372,25 +376,14 @@ class Ring:
         with input_errors():
             parsed = Profile.parse(profile)
         header = Header(
-            parsed,
-            f"{self._random.getrandbits(128):032x}",
-            credential=self._credential,
-            context=context or {},
+            parsed, next(self._poster.ids), credential=self._credential, context=context or {}
         )
-        if not isinstance(data, (bytes, bytearray, memoryview, str)):
-            raise InputError(
-                f"data are bytes or text, not {type(data).__name__}: encode them first"
-            )
-        payload = data.encode() if isinstance(data, str) else bytes(data)
-        return Message(header, checked_action(action), payload, wanted or Modifiers())
+        return Message(header, checked_action(action), checked_data(data), wanted or Modifiers())
 
     async def _post(
         self, messages: Sequence[Message], ttls: Sequence[float]
     ) -> list[Receipt | MeteorError]:
-        for ttl in ttls:
-            if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
-                raise InputError(f"a TTL is a number of seconds, not {ttl!r}")
-        posts = [[m.to_wire(), ttl] for m, ttl in zip(messages, ttls, strict=True)]
+        posts = [[m.to_wire(), checked_ttl(ttl)] for m, ttl in zip(messages, ttls, strict=True)]
         outcomes = await self._request("post", [posts, self._seconds])
         if not isinstance(outcomes, list) or len(outcomes) != len(messages):
             raise ProtocolError("what came are not the receipts")
@@ -402,45 +395,3 @@ class Ring:
     async def _request(self, method: str, body: Value, *, repeatable: bool = True) -> Value:
         seconds = self._seconds + ANSWER_SLACK_SECONDS
         return await self._connection.request(method, body, seconds, repeatable=repeatable)
-
-    def _pushed(self, method: str, body: Value) -> None:
-        """Hand notifications to their watches."""
-        match method, body:
-            case "notify", [list() as deliveries, int() as missed]:
-                for delivery in deliveries:
-                    match delivery:
-                        case [wire, list() as ids]:
-                            message = Message.from_wire(wire)
-                        case _:
-                            raise ProtocolError("what came is not a notification")
-                    self._notifications += len(ids)
-                    for id_ in ids:
-                        if watch := self._watches.get(id_):
-                            watch.offer(message)
-                if missed:
-                    for watch in self._watches.values():
-                        watch.missed(missed)
-            case _:
-                raise ProtocolError(f"nobody waits for {method!r}")
-
-    async def _restore(self, channel: Channel) -> None:
-        """Post the watches again through a peer that one has just moved to."""
-        for posts in self._watch_posts():
-            await channel.request("post", [posts, self._seconds], self._seconds)
-        for watch in self._watches.values():
-            if watch.receipt is not None:
-                watch.missed(0)
-
-    async def _renew(self) -> None:
-        while True:
-            await trio.sleep(RENEW_SECONDS)
-            try:
-                for posts in self._watch_posts():
-                    await self._request("post", [posts, self._seconds])
-            except MeteorError as error:
-                log.info("watches are not renewed: %s; trying again", error)
-
-    def _watch_posts(self) -> Iterator[Value]:
-        """Give the watches as requests to post."""
-        for batch in batches(self._watches.values(), lambda watch: weight(watch.message)):
-            yield [[watch.message.to_wire(), watch.ttl] for watch in batch]

@@ -7,14 +7,14 @@ client moves to another peer the same watch, with the same id, is posted again f
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import trio
 
 from arms.message import Message
-from meteor.client.results import Item, Receipt, item_of
+from meteor.client.results import Item, Receipt
 from meteor.client.retrieval import Retrieval
 from meteor.errors import ConnectionLost, NoAnswer
 from meteor.limits import SEEN_IDS_MAX
@@ -30,6 +30,10 @@ AGAIN_SECONDS = 5.0
 
 QUEUED_MAX = 10_000
 """Notifications that wait for a program to take them; further ones are lost and counted."""
+
+ITEMS_PER_TURN = 2_048
+"""Items that a program may take, if they are there, before other tasks have a turn: more than come
+in with one read, so that one who does nothing else keeps up."""
 
 
 class Watch:
@@ -52,6 +56,7 @@ class Watch:
         look_seconds: float = math.inf,
     ) -> None:
         self.message = message
+        self.messages = (message,)
         self.lost = 0
         self.receipt: Receipt | None = None
         """What the ring said when the watch was posted; `matches` counts what was there already."""
@@ -59,8 +64,11 @@ class Watch:
         self._looked = 0.0
         self._look_seconds = look_seconds  # how often to look, though nothing seems to be missed
         self._behind = replay is not None
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._send, self._queue = trio.open_memory_channel[Item | None](QUEUED_MAX)
+        self._seen: dict[str, None] = {}
+        self._queue: deque[Item] = deque()
+        self._woken = trio.Event()
+        self._closed = False
+        self._turn = _Turn()
         self._replaying: Retrieval | None = None
         self._unfinished = False  # a part of the ring did not answer the last replay
 
@@ -73,8 +81,12 @@ class Watch:
         return self
 
     async def __anext__(self) -> Item:
+        await self._turn.take()
         while True:
-            item = await self._next_stored() or await self._next_notified()
+            if self._queue and self._replaying is None and not self._behind:
+                item: Item | None = self._queue.popleft()
+            else:
+                item = await self._next_stored() or await self._next_notified()
             if item is not None and self._is_new(item):
                 return item
 
@@ -96,20 +108,23 @@ class Watch:
 
     async def _next_notified(self) -> Item | None:
         """Wait for a notification; None when it is time to look at what is stored."""
-        try:
-            seconds = AGAIN_SECONDS if self._unfinished else self._look_seconds
-            with trio.move_on_at(self._looked + seconds):
-                return await self._queue.receive()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
+        seconds = AGAIN_SECONDS if self._unfinished else self._look_seconds
+        with trio.move_on_at(self._looked + seconds):
+            while not (self._queue or self._behind):
+                if self._closed:
+                    raise StopAsyncIteration
+                self._woken = trio.Event()
+                await self._woken.wait()
+            return self._queue.popleft() if self._queue else None
         self._behind, self._unfinished = True, False
         return None
 
-    def offer(self, message: Message) -> None:
-        """Take a notification from the connection."""
-        try:
-            self._send.send_nowait(item_of(message))
-        except trio.WouldBlock:
+    def offer(self, item: Item, watch: str) -> None:
+        """Take a notification from the connection; `watch` is the id that it is for."""
+        if len(self._queue) < QUEUED_MAX:
+            self._queue.append(item)
+            self._woken.set()
+        else:
             self.missed(1)
 
     def missed(self, count: int) -> None:
@@ -118,18 +133,87 @@ class Watch:
             self.lost += count
             return
         self._behind = True
-        with suppress(trio.WouldBlock, trio.ClosedResourceError):
-            self._send.send_nowait(None)  # wakes an iteration that waits; a full queue has others
+        self._woken.set()
 
     def close(self) -> None:
         """End the iteration once what is queued has been given."""
-        self._send.close()
+        self._closed = True
+        self._woken.set()
 
     def _is_new(self, item: Item) -> bool:
         if item.id in self._seen:
-            self._seen.move_to_end(item.id)
             return False
         self._seen[item.id] = None
         if len(self._seen) > SEEN_IDS_MAX:
-            self._seen.popitem(last=False)
+            del self._seen[next(iter(self._seen))]
         return True
+
+
+class Match(NamedTuple):
+    """An item, and those of many watched profiles that it matches."""
+
+    item: Item
+    profiles: list[str]
+
+
+class WatchMany:
+    """An async iterator of matches for many profiles; `lost` counts those that did not get here."""
+
+    ttl = WATCH_TTL_SECONDS
+    stays = False
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.lost = 0
+        self.receipt: Receipt | None = None
+        """What the ring said to the last of them."""
+        self._profiles = {message.id: message.profile.text for message in messages}
+        self._queue: deque[Match] = deque()
+        self._woken = trio.Event()
+        self._closed = False
+        self._turn = _Turn()
+
+    def __aiter__(self) -> WatchMany:
+        return self
+
+    async def __anext__(self) -> Match:
+        await self._turn.take()
+        while not self._queue:
+            if self._closed:
+                raise StopAsyncIteration
+            self._woken = trio.Event()
+            await self._woken.wait()
+        return self._queue.popleft()
+
+    def offer(self, item: Item, watch: str) -> None:
+        """Take a notification from the connection; those of one item come one after the other."""
+        queue = self._queue
+        if queue and queue[-1].item is item:
+            queue[-1].profiles.append(self._profiles[watch])
+        elif len(queue) < QUEUED_MAX:
+            queue.append(Match(item, [self._profiles[watch]]))
+            self._woken.set()
+        else:
+            self.missed(1)
+
+    def missed(self, count: int) -> None:
+        """Hear that notifications may not have come."""
+        self.lost += count
+
+    def close(self) -> None:
+        """End the iteration once what is queued has been given."""
+        self._closed = True
+        self._woken.set()
+
+
+class _Turn:
+    """Gives other tasks a turn now and then, though there is always something to take."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    async def take(self) -> None:
+        """Take one more; before that, others may have their turn."""
+        self._taken += 1
+        if not self._taken % ITEMS_PER_TURN:
+            await trio.lowlevel.checkpoint()

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from arms.limits import TIME_MS_MAX
-from arms.message import Message, region_of
-from arms.rendezvous import weight
+from arms.message import Message, region_of, weight
 from arms.store import Mark, Store
 from arms.writes import Bury, Put, Tombstone, Write
 from meteor.errors import InputError

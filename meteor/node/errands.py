@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arms.aggregate import Aggregate
-from arms.message import Message, region_of
+from arms.message import Message, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Found, weight
+from arms.rendezvous import Found
 from meteor.errors import InputError
 from meteor.limits import LOST_PEERS_MAX, PAGE_BYTES, SURVEY_PEERS_MAX
+from meteor.matches import read_match
 from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
@@ -257,11 +258,7 @@ def read_resume(wire: list[Any]) -> dict[int, str]:
 
 def read_found(wire: object) -> Found:
     """Read one match from the wire."""
-    match wire:
-        case [int() as identifier, message]:
-            return Found(identifier, Message.from_wire(message))
-        case _:
-            raise InputError("what came is not a match")
+    return Found(*read_match(wire))
 
 
 def read_peer(wire: object) -> Peer:

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from arms.errors import ArmsError
-from arms.message import Kind, Message, region_of
-from arms.rendezvous import Place, weight
+from arms.message import Kind, Message, region_of, weight
+from arms.rendezvous import Place
 from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Drop

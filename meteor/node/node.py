@@ -16,6 +16,7 @@ from arms.errors import StoreError
 from arms.limits import TEXT_FIELD_MAX
 from arms.message import Kind
 from arms.rendezvous import Rendezvous
+from arms.sites import Sites
 from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config
@@ -26,10 +27,12 @@ from meteor.node.copying import Copier
 from meteor.node.errands import Errand
 from meteor.node.gate import Gate
 from meteor.node.handover import Handover
+from meteor.node.leaps import Leaps
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
 from meteor.node.point import RendezvousPoint
+from meteor.node.posts import Posts
 from meteor.node.replicas import Replicas
 from meteor.node.reunion import Reunion
 from meteor.node.router import Router
@@ -114,7 +117,7 @@ class Node:
             await self._enter(through, past)
             self._serving = True
             self.overlay.recover = self._replicas.recover
-            for task in (self.overlay, self._replicas, self._handover, self._voting):
+            for task in (self.overlay, self._leaps, self._replicas, self._handover, self._voting):
                 nursery.start_soon(task.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._remember, folder)
@@ -151,6 +154,7 @@ class Node:
         self.me, self.store = me, store
         self._writer = Writer(store, clock, self._pace)
         self.overlay = Overlay(me, self.config, self._links, self._random)
+        self._leaps = Leaps(self.overlay, self._links, self.config)
         self._sessions = Sessions(me.address, self._links)
         copier = Copier(self.space, store, clock)
         self._replicas = Replicas(
@@ -173,6 +177,7 @@ class Node:
             self._voting,
             clock,
             self._sessions.notify,
+            self._sessions.tell,
             self.report,
         )
         self._point = point
@@ -192,6 +197,17 @@ class Node:
         self._service = Service(
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
         )
+        self._posts = Posts(
+            Sites(self.space),
+            self.overlay,
+            self._links,
+            point,
+            gate,
+            self._router.owners,
+            clock,
+            self._service.post,
+        )
+        self._service.posts, self._service.catch_up = self._posts, self._sessions.catch_up
 
     # -- entering the ring -------------------------------------------------------------------------
 
@@ -360,6 +376,8 @@ class Node:
                 errands = [Errand.from_wire(wire) for wire in wires]
                 answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX), sender)
                 return [answer.to_wire() for answer in answers]
+            case "batch", _:
+                return await self._posts.answer(body)
             case "deliver", _:
                 return self._sessions.answer(body)
             case (("replicate" | "digests" | "names" | "fetch" | "mend"), _):
@@ -370,6 +388,8 @@ class Node:
                 return await self._handover.answer(method, body)
             case "load", float() as share if 0 <= share <= 1:
                 return self._load(share)
+            case "leaps", _:
+                return self._leaps.answer()
             case _:
                 return self.overlay.answer(method, body)
 
@@ -386,19 +406,10 @@ class Node:
 
     def bounds(self) -> Bounds:
         """Say how much there is of all that must not grow, each with its bound."""
-        parts = (
-            self._writer,
-            self._sessions,
-            self._links,
-            self._replicas,
-            self._router,
-            self._service,
-            self.overlay.lost,
-        )
         found = {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
-        for part in parts:
-            found |= part.bounds()
-        return found
+        found |= self._writer.bounds() | self._sessions.bounds() | self._links.bounds()
+        found |= self._replicas.bounds() | self._router.bounds() | self._service.bounds()
+        return found | self.overlay.lost.bounds()
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
 
 from arms.ballots import Decided, Unreached
+from arms.batch import Batch
 from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
-from arms.message import Action, Message, Voters, region_of
-from arms.rendezvous import Notification, Place, Rendezvous, counting, weight
-from arms.writes import Sweep
+from arms.message import Action, Message, Voters, region_of, weight
+from arms.notes import Due
+from arms.rendezvous import Notification, Place, Rendezvous, counting
+from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
@@ -21,7 +23,22 @@ from meteor.node.errands import Answer, Errand, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Voting
 from meteor.node.writer import Writer
+from meteor.notifications import Told, told_of
 from meteor.ring.arcs import TOP, contains, intersect, subtract
+
+
+@dataclass(slots=True)
+class Placed:
+    """What came of a batch, or of a part of it: these rows of it."""
+
+    rows: Sequence[int] = ()
+    copies: int = 0
+    matches: list[int] = field(default_factory=list)
+    notes: dict[int, list[Due]] = field(default_factory=dict)
+    """What has to be in inboxes before the sender is told that its post was done."""
+    fault: str = ""
+    """Why nothing came of it."""
+
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
@@ -35,6 +52,10 @@ SWEEP_ROWS = 100
 """Expired rows removed in one transaction, so that posts never wait long for it."""
 
 
+Tell = Callable[[Sequence[Told], str, Sequence[tuple[str, str]]], None]
+"""Sends messages to watchers that are reached through one peer: (client, watch) each."""
+
+
 class RendezvousPoint:
     """A peer's store, and what happens at it."""
 
@@ -46,11 +67,12 @@ class RendezvousPoint:
         voting: Voting,
         clock: Callable[[], int],
         notify: Callable[[Sequence[Notification]], None],
+        tell: Tell,
         report: Callable[[], dict[str, Any]],
     ) -> None:
         self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
         self._voting, self._clock = voting, clock
-        self._notify, self._report = notify, report
+        self._notify, self._tell, self._report = notify, tell, report
 
     async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         """Carry errands out for their spans, with one commit for all that they write."""
@@ -75,6 +97,43 @@ class RendezvousPoint:
                 case _:
                     pass  # a post or a take, done above
         return answers
+
+    async def store(self, batch: Batch, who: str) -> Placed:
+        """Store a batch of data that all lie in this peer's arc, and tell who watches for them.
+
+        What has no time to live is not stored: those who watch now are told, and that is all.
+        """
+        now_ms = self._clock()
+        kept = batch
+        if min(batch.expires_ms) <= now_ms:
+            kept = batch.part([i for i, end in enumerate(batch.expires_ms) if end > now_ms])
+        copies, write = 0, PutBatch(kept)
+        try:
+            if len(kept):
+                kept.voters = Voters(0, self._replicas.holders)
+                await self._writer.commit([write])
+                copies = await self._replicas.confirmed()
+            now_ms = self._clock()
+            watchers = self._rendezvous.watchers(now_ms, batch.sites)
+        except (ArmsError, MeteorError) as error:
+            return Placed(fault=f"{who}: {error}")
+        ours = [watchers[site.text] for site in batch.sites]
+        rows: dict[int, list[int]] = {}
+        for row, (id_, theirs) in enumerate(zip(batch.ids, ours, strict=True)):
+            if theirs.ways and id_ not in write.repeated:
+                rows.setdefault(id(theirs), []).append(row)
+        for some in rows.values():
+            part = batch if len(some) == len(batch) else batch.part(some)
+            for address, targets in ours[some[0]].ways.items():
+                self._tell(told_of(part), address, targets)
+        return Placed(
+            copies=copies,
+            matches=[
+                0 if id_ in write.repeated else theirs.count
+                for id_, theirs in zip(batch.ids, ours, strict=True)
+            ],
+            notes={row: theirs.notes for row, theirs in enumerate(ours) if theirs.notes},
+        )
 
     async def sweep(self) -> int:
         """Remove a batch of what has expired; returns how many messages went."""

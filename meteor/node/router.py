@@ -55,11 +55,12 @@ class Router:
     ) -> None:
         self._space, self._overlay, self._links = space, overlay, links
         self._point, self._gate = point, gate
-        self._owners = OwnerCache()
+        self.owners = OwnerCache()
+        """Who spoke for which arc lately."""
 
     def bounds(self) -> Bounds:
         """Say how many owners are remembered."""
-        return {"owners remembered": (len(self._owners), OWNERS_CACHED_MAX)}
+        return {"owners remembered": (len(self.owners), OWNERS_CACHED_MAX)}
 
     async def ask(self, errands: Sequence[Errand], seconds: float) -> list[Answer]:
         """Route errands until each is answered for all of its region, or the time is up.
@@ -173,7 +174,7 @@ class Router:
     ) -> dict[Peer, Spans]:
         # A point goes straight to its owner, if that is known from earlier answers.
         if len(spans) == 1 and spans[0][0] == spans[0][1]:
-            owner = self._owners.owner(spans[0][0])
+            owner = self.owners.owner(spans[0][0])
             usable = owner not in trip.unreachable and owner != self._overlay.me
             if owner is not None and usable and trip.sender is None:
                 return {owner: spans}
@@ -200,18 +201,18 @@ class Router:
         except (ConnectionLost, Refused) as error:
             log.debug("%s is out of reach: %s", peer.address, error)
             trip.unreachable.add(peer)
-            self._owners.forget(peer)
+            self.owners.forget(peer)
             self._overlay.suspect(peer)
             for i, spans in parts:
                 trip.lost[i] = tuple(sorted((*trip.lost.get(i, ()), *spans)))
         except NoAnswer as error:  # slow, or everything behind it is: the asker decides what to do
             log.debug("%s: %s", peer.address, error)
-            self._owners.forget(peer)
+            self.owners.forget(peer)
         except MeteorError as error:
             log.warning("%s could not carry out what it was asked: %s", peer.address, error)
         else:
             for (i, _), answer in zip(parts, replies, strict=True):
-                self._owners.learn(answer.speakers)
+                self.owners.learn(answer.speakers)
                 if trip.answers[i].bytes_found + answer.bytes_found <= ANSWER_BYTES_MAX:
                     trip.answers[i].merge(answer)  # else it stays missing, and is asked for again
 
@@ -277,7 +278,7 @@ class OwnerCache:
                 continue
             if known.peer.id not in self._owners:
                 if len(self._ids) >= OWNERS_CACHED_MAX:
-                    return
+                    continue  # those that are known may have news
                 insort(self._ids, known.peer.id)
             self._owners[known.peer.id] = known
 

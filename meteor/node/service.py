@@ -7,7 +7,7 @@ every responsible peer has spoken, asks again for what is missing, and answers w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -16,8 +16,9 @@ import trio
 
 from arms.errors import ArmsError
 from arms.inbox import INBOX
-from arms.message import Action, Message, check_ttl, region_of
-from arms.rendezvous import Found, weight
+from arms.limits import NOTES_PER_POST_MAX
+from arms.message import Action, Message, check_ttl, region_of, weight
+from arms.rendezvous import Found
 from meteor.errors import InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
@@ -31,6 +32,8 @@ from meteor.limits import (
 from meteor.node.admission import Admission
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
 from meteor.node.notices import Notices
+from meteor.node.point import TOO_MANY_NOTES
+from meteor.node.posts import Posted, Posts
 from meteor.node.router import Router
 from meteor.ring.arcs import WHOLE, missing, size
 from meteor.transport.frames import Value
@@ -55,6 +58,10 @@ class Service:
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
         self._notices = Notices(space, router, clock)
+        self.posts: Posts
+        """The short way; set when the peer is put together, as it falls back on this one's."""
+        self.catch_up: Callable[[], Awaitable[None]]
+        """Waits for watchers that lag behind; set likewise."""
 
     def bounds(self) -> Bounds:
         """Say what is in hand for clients, and remembered."""
@@ -67,11 +74,13 @@ class Service:
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""
-        with self.admission.in_hand(0 if method == "post" else 1, 0):
+        with self.admission.in_hand(0 if method in ("post", "store") else 1, 0):
             return await self._answer(client, method, body)
 
     async def _answer(self, client: str, method: str, body: Value) -> Value:
         match method, body:
+            case "store", [*columns, seconds]:
+                return await self._store(client, columns, self._seconds(seconds))
             case "post", [list() as posts, seconds]:
                 return await self._post(client, posts, self._seconds(seconds))
             case "page", [message, cursor, seconds]:
@@ -106,21 +115,51 @@ class Service:
         if len(posts) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(posts)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         outcomes: list[Value] = [None] * len(posts)
-        errands: dict[int, Errand] = {}
+        messages: dict[int, Message] = {}
         for i, post in enumerate(posts):
             try:
-                message = self._admit(client, post)
-                errands[i] = errand_for(self._space, message)
+                messages[i] = self._admit(client, post)
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
-        deadline = trio.current_time() + seconds
-        size = sum(weight(m) for e in errands.values() if isinstance(m := e.task, Message))
-        with self.admission.in_hand(len(errands), size):
-            answers = await self._router.ask(list(errands.values()), seconds) if errands else []
-            await self._notices.place(list(errands.values()), answers, deadline)
-        for (i, errand), answer in zip(errands.items(), answers, strict=True):
-            outcomes[i] = self._receipt(errand, answer)
+        with self.admission.in_hand(len(messages), sum(map(weight, messages.values()))):
+            done = await self.post(list(messages.values()), seconds)
+        for i, outcome in zip(messages, done, strict=True):
+            outcomes[i] = outcome
         return outcomes
+
+    async def post(self, messages: list[Message], seconds: float) -> list[Value]:
+        """Post messages that were admitted; returns the outcome of each."""
+        if not messages:
+            return []
+        deadline = trio.current_time() + seconds
+        errands = [errand_for(self._space, message) for message in messages]
+        answers = await self._router.ask(errands, seconds)
+        await self._notices.place(errands, answers, deadline)
+        return [self._receipt(*pair) for pair in zip(errands, answers, strict=True)]
+
+    async def _store(self, client: str, columns: list[Any], seconds: float) -> Value:
+        """Post plain data, many at once: the short way."""
+        deadline = trio.current_time() + seconds
+        posted = self.posts.read(client, columns)
+        batch = posted.batch
+        size = batch.weight + sum(map(weight, posted.others.values()))
+        with self.admission.in_hand(len(batch) + len(posted.others), size):
+            await self.posts.place(posted, seconds)
+            if posted.notes:
+                await self._place_notes(posted, deadline)
+        await self.catch_up()
+        return posted.to_wire()
+
+    async def _place_notes(self, posted: Posted, deadline: float) -> None:
+        """Place what posts are due to inboxes; one whose notes are not all placed has failed."""
+        errands = [errand_for(self._space, posted.batch.message(i)) for i in posted.notes]
+        answers = [Answer(notes=dues[:NOTES_PER_POST_MAX]) for dues in posted.notes.values()]
+        await self._notices.place(errands, answers, deadline)
+        for (i, dues), answer in zip(posted.notes.items(), answers, strict=True):
+            if len(dues) > NOTES_PER_POST_MAX:
+                answer.faults.append(TOO_MANY_NOTES)
+            if answer.faults:
+                posted.fail([i], "; ".join(answer.faults))
 
     def _admit(self, client: str, post: object) -> Message:
         """Stamp a message that enters the ring here: who sent it, and when it ends."""

@@ -1,24 +1,30 @@
 """The clients of a peer, and the way of notifications to them.
 
 A notification goes from the rendezvous to the peer that its watcher is connected to, and from there
-to the watcher. Each of these ways has a bounded queue; when one is full the newest notification is
-lost, counted, and the client is told how many it missed.
+to the watcher. Each of these ways has a bounded queue. Who posts is held up while a queue is more
+than half full, for a moment; when it is full the newest notification is lost, counted, and the
+client is told how many it missed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence, Sized
-from typing import Generic, TypeVar
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 import trio
 
-from arms.limits import DATA_BYTES_MAX
-from arms.message import Message
-from arms.rendezvous import Notification, weight
+from arms.rendezvous import Notification
 from meteor.errors import ConnectionLost, InputError, MeteorError
-from meteor.limits import DELIVERIES_BYTES_MAX, DELIVERIES_QUEUED_MAX, PAGE_BYTES, Bounds
+from meteor.limits import (
+    DELIVERIES_BYTES_MAX,
+    DELIVERIES_QUEUED_MAX,
+    PAGE_BYTES,
+    SLOW_WATCHER_SECONDS,
+    Bounds,
+)
 from meteor.node.links import Links
+from meteor.notifications import Group, Told, columns, rows, told
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -33,18 +39,16 @@ TARGETS_PER_DELIVERY_MAX = 4096
 TARGET_BYTES = 80
 """What the name of a client and a watch takes, roughly."""
 
+ENVELOPE_BYTES = 160
+"""What a message takes besides its data and profile, roughly."""
+
 IDLE_SECONDS = 60.0
 """A way to another peer that was not used for so long is taken down."""
 
 DELIVER_SECONDS = 5.0
 
-DELIVERY_BYTES_MAX = 2 * DATA_BYTES_MAX
-"""More than one delivery weighs: so much the last that finds room may go beyond the bound."""
-
-Delivery = tuple[Message, list[tuple[str, str]]]
-"""A message, and the (client, watch) pairs that it is for."""
-
-Queued = TypeVar("Queued", bound=tuple[Message, Sized])
+Target = tuple[str, str]
+"""A client and one of its watches."""
 
 
 class Sessions:
@@ -55,11 +59,26 @@ class Sessions:
         """Notifications that could not be delivered."""
         self._address, self._links = address, links
         self._clients: dict[str, Session] = {}
-        self._ways: dict[str, _Waiting[Delivery]] = {}
+        self._ways: dict[str, _Waiting] = {}
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
         return len(self._clients)
+
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, or for the slowest client."""
+        sizes = [way.size for way in self._ways.values()]
+        sizes += [session.waiting.size for session in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((count for count, _ in sizes), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in sizes), default=0),
+                DELIVERIES_BYTES_MAX + 2 * PAGE_BYTES,  # the last slice that finds room
+            ),
+        }
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the ways to other peers until cancelled."""
@@ -67,87 +86,74 @@ class Sessions:
             task_status.started()
             await trio.sleep_forever()
 
-    def bounds(self) -> Bounds:
-        """Say how much waits on the fullest way, and for the slowest client."""
-        ways = [(len(way), way.bytes) for way in self._ways.values()]
-        ways += [(len(s.waiting), s.waiting.bytes) for s in self._clients.values()]
-        return {
-            "notifications that wait": (
-                max((n for n, _ in ways), default=0),
-                DELIVERIES_QUEUED_MAX,
-            ),
-            "bytes of notifications that wait": (
-                max((size for _, size in ways), default=0),
-                DELIVERIES_BYTES_MAX + DELIVERY_BYTES_MAX,
-            ),
-        }
-
     def notify(self, notifications: Sequence[Notification]) -> None:
         """Send notifications on their way; never waits."""
-        ways: dict[str, dict[str, Delivery]] = {}
+        targets: dict[str, tuple[Told, dict[str, list[Target]]]] = {}
         for note in notifications:
-            way = ways.setdefault(note.reply_to, {})
-            _, targets = way.setdefault(note.message.id, (note.message, []))
-            targets.append((note.to, note.watch))
-        for address, deliveries in ways.items():
-            for message, targets in deliveries.values():
-                for part in _parts(targets):
-                    if address == self._address:
-                        self.deliver(message, part)
-                    else:
-                        self._forward(address, message, part)
+            _, ways = targets.setdefault(note.message.id, (told(note.message), {}))
+            ways.setdefault(note.reply_to, []).append((note.to, note.watch))
+        for item, ways in targets.values():
+            for address, pairs in ways.items():
+                self.tell([item], address, pairs)
 
-    def deliver(self, message: Message, targets: Sequence[tuple[str, str]]) -> None:
-        """Hand a message to clients that are connected here."""
+    def tell(self, items: Sequence[Told], address: str, targets: Sequence[Target]) -> None:
+        """Send messages on their way to the same watchers, all reached through one peer."""
+        if address == self._address:
+            self._deliver(items, targets)
+            return
+        for part in _parts(targets):
+            taken = self._way(address).put(items, part)
+            self.lost += (len(items) - taken) * len(part)
+
+    def _deliver(self, items: Sequence[Told], targets: Sequence[Target]) -> None:
+        """Hand messages to clients that are connected here."""
         watches: dict[str, list[str]] = {}
         for client, watch in targets:
             watches.setdefault(client, []).append(watch)
         for client, ids in watches.items():
             session = self._clients.get(client)
             if session is None:
-                self.lost += len(ids)
+                self.lost += len(ids) * len(items)
                 log.debug("client %s is not here any more; its watch runs out", client)
-            elif not session.offer(message, ids):
-                self.lost += len(ids)
+            else:
+                self.lost += session.offer(items, ids)
 
-    def _forward(self, address: str, message: Message, targets: list[tuple[str, str]]) -> None:
+    async def catch_up(self) -> None:
+        """Wait a moment for watchers here that lag behind, so that who posts keeps their pace."""
+        for session in list(self._clients.values()):
+            if session.lagging:
+                await session.catch_up()
+
+    def _way(self, address: str) -> _Waiting:
         assert self._nursery is not None
         way = self._ways.get(address)
         if way is None:
             way = self._ways[address] = _Waiting()
             self._nursery.start_soon(self._serve_way, address, way)
-        if not way.put((message, targets)):
-            self.lost += len(targets)
+        return way
 
-    async def _serve_way(self, address: str, way: _Waiting[Delivery]) -> None:
+    async def _serve_way(self, address: str, way: _Waiting) -> None:
         """Carry notifications to another peer until nothing comes for a while."""
         while True:
             with trio.move_on_after(IDLE_SECONDS) as idle:
-                batch = await way.take()
+                await way.some()
             if idle.cancelled_caught:
                 del self._ways[address]
                 return
-            body = [[message.to_wire(), targets] for message, targets in batch]
+            batch = way.take()
             try:
-                await self._links.request(address, "deliver", body, DELIVER_SECONDS)
+                await self._links.request(address, "deliver", columns(batch), DELIVER_SECONDS)
             except MeteorError as error:
-                count = sum(len(targets) for _, targets in batch)
+                count = sum(len(items) * len(targets) for items, targets in batch)
                 self.lost += count
                 log.info("%d notifications did not reach %s: %s", count, address, error)
 
     def answer(self, body: Value) -> Value:
         """Take deliveries from another peer."""
-        match body:
-            case list() as deliveries:
-                for entry in deliveries:
-                    match entry:
-                        case [message, list() as targets]:
-                            self.deliver(Message.from_wire(message), _read_targets(targets))
-                        case _:
-                            raise InputError("what came is not a delivery")
-                return True
-            case _:
-                raise InputError("what came are not deliveries")
+        for id_, profile, data, sender, context, expires_ms, targets in rows(body):
+            item = (id_, profile, data, sender, context, expires_ms)
+            self._deliver([item], _read_targets(targets))
+        return True
 
     async def serve(self, client: str, session: Session) -> None:
         """Keep a client's session until cancelled; a newer one of the same client replaces it."""
@@ -164,75 +170,133 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.waiting = _Waiting[tuple[Message, list[str]]]()
+        self.waiting = _Waiting()
         self._missed = 0
+        self._patience = True  # it has not been waited for in vain since it last kept up
+        self._progress = trio.Event()
 
-    def offer(self, message: Message, watches: list[str]) -> bool:
-        """Queue a notification; False when the client is too slow for it."""
-        if self.waiting.put((message, watches)):
-            return True
-        self._missed += len(watches)
-        return False
+    def offer(self, items: Sequence[Told], watches: list[str]) -> int:
+        """Queue messages; returns how many notifications are lost as the client is too slow."""
+        lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
+        self._missed += lost
+        return lost
+
+    @property
+    def lagging(self) -> bool:
+        """Whether it is worth waiting for this client."""
+        return self._patience and self.waiting.is_half_full
+
+    async def catch_up(self) -> None:
+        """Wait until the client has caught up; when it does not, it is not waited for again."""
+        with trio.move_on_after(SLOW_WATCHER_SECONDS) as waited:
+            while self.waiting.is_half_full:
+                await self._progress.wait()
+        self._patience = not waited.cancelled_caught
 
     async def run(self) -> None:
         """Send what is queued, as it comes."""
-        while True:
-            batch = await self.waiting.take()
-            missed, self._missed = self._missed, 0
-            body = [[[message.to_wire(), watches] for message, watches in batch], missed]
-            try:
-                await self._channel.push("notify", body)
-            except ConnectionLost:
-                return
+        try:
+            while True:
+                await self.waiting.some()
+                batch = self.waiting.take()
+                missed, self._missed = self._missed, 0
+                await self._channel.push("notify", [*columns(batch), missed])
+                if not self.waiting.is_half_full:
+                    self._patience = True
+                    self._wake()
+        except ConnectionLost:
+            return
+        finally:
+            self.waiting.close()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()
 
 
-def _parts(targets: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+class _Waiting:
+    """What waits to be sent one way: so many messages, and so many bytes."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Group, int]] = deque()
+        self._count = self._bytes = 0
+        self._something = trio.Event()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many messages wait, and their bytes."""
+        return self._count, self._bytes
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether who sends should slow down."""
+        return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
+
+    def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
+        """Queue messages for the same targets; returns how many had room."""
+        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
+        taken = 0
+        for some, size in _slices(items, TARGET_BYTES * len(targets)):
+            if self._bytes >= DELIVERIES_BYTES_MAX:
+                break
+            self._queue.append(((some, targets), size))
+            self._bytes += size
+            taken += len(some)
+        self._count += taken
+        self._something.set()
+        return taken
+
+    async def some(self) -> None:
+        """Wait until there is something."""
+        while not self._queue:
+            self._something = trio.Event()
+            await self._something.wait()
+
+    def take(self) -> list[Group]:
+        """Return what is queued, as much as one frame should hold; one slice at least."""
+        groups: list[Group] = []
+        count = total = 0
+        while self._queue:
+            group, size = self._queue[0]
+            if groups and (
+                count + len(group[0]) > FRAME_NOTIFICATIONS_MAX or total + size > PAGE_BYTES
+            ):
+                break
+            self._queue.popleft()
+            groups.append(group)
+            count += len(group[0])
+            total += size
+        self._count -= count
+        self._bytes -= total
+        return groups
+
+    def close(self) -> None:
+        """Drop everything: there is nobody to send it to."""
+        self._queue.clear()
+        self._count = self._bytes = 0
+
+
+def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
+    """Cut messages into slices that fit a frame, with their sizes; `more` is added for each."""
+    begin = size = 0
+    for end, item in enumerate(items):
+        length = len(item[1]) + len(item[2]) + ENVELOPE_BYTES + more
+        if end > begin and (size + length > PAGE_BYTES or end - begin == FRAME_NOTIFICATIONS_MAX):
+            yield items[begin:end], size
+            begin, size = end, 0
+        size += length
+    if items:
+        yield items[begin:], size
+
+
+def _parts(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:
     for i in range(0, len(targets), TARGETS_PER_DELIVERY_MAX):
         yield targets[i : i + TARGETS_PER_DELIVERY_MAX]
 
 
-class _Waiting(Generic[Queued]):
-    """What waits to be sent one way: so many deliveries, and so many bytes."""
-
-    def __init__(self) -> None:
-        self._send, self._queue = trio.open_memory_channel[Queued](DELIVERIES_QUEUED_MAX)
-        self.bytes = 0
-
-    def put(self, entry: Queued) -> bool:
-        """Queue a delivery; False when there is no room."""
-        if self.bytes >= DELIVERIES_BYTES_MAX:
-            return False
-        try:
-            self._send.send_nowait(entry)
-        except trio.WouldBlock:
-            return False
-        self.bytes += _size(entry)
-        return True
-
-    def __len__(self) -> int:
-        return self._queue.statistics().current_buffer_used
-
-    async def take(self) -> list[Queued]:
-        """Wait for a delivery; return what is queued by then, as much as one frame should hold."""
-        batch = [await self._queue.receive()]
-        size = _size(batch[0])
-        while len(batch) < FRAME_NOTIFICATIONS_MAX and size < PAGE_BYTES:
-            try:
-                batch.append(self._queue.receive_nowait())
-            except trio.WouldBlock:
-                break
-            size += _size(batch[-1])
-        self.bytes -= size
-        return batch
-
-
-def _size(entry: tuple[Message, Sized]) -> int:
-    message, targets = entry
-    return weight(message) + TARGET_BYTES * len(targets)
-
-
-def _read_targets(wire: list[Value]) -> list[tuple[str, str]]:
-    targets: list[tuple[str, str]] = []
+def _read_targets(wire: Iterable[Value]) -> list[Target]:
+    targets: list[Target] = []
     for entry in wire:
         match entry:
             case [str() as client, str() as watch]:

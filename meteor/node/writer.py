@@ -13,7 +13,7 @@ import trio
 
 from arms.errors import StoreError
 from arms.store import Store
-from arms.writes import Put, Write
+from arms.writes import Put, PutBatch, Write
 from meteor.errors import Busy
 from meteor.limits import BYTES_IN_HAND_MAX, POSTS_IN_HAND_MAX, Bounds
 
@@ -102,12 +102,13 @@ class Writer:
         try:
             if self._pace is None:
                 results = await trio.to_thread.run_sync(
-                    self._store.apply, now_ms, writes, limiter=self._thread
+                    self._store.write, now_ms, writes, limiter=self._thread
                 )
             else:
                 await self._pace.begin()
-                results = self._store.apply(now_ms, writes)
+                results = self._store.write(now_ms, writes)
                 await self._pace.finish()
+            self._store.committed()
             for group, result in zip(groups, results, strict=True):
                 group.results = result
         except StoreError as error:
@@ -116,6 +117,10 @@ class Writer:
         for group in groups:
             self._bytes -= group.size
             group.done.set()
+        # Whoever waited has a turn before each step: they are short, but add up.
+        await trio.lowlevel.checkpoint()
+        while self._store.tidy():
+            await trio.lowlevel.checkpoint()
 
 
 class _Group:
@@ -123,7 +128,17 @@ class _Group:
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.writes = writes
-        self.size = sum(len(write.message.data) for write in writes if isinstance(write, Put))
+        self.size = sum(map(_data_bytes, writes))
         self.done = trio.Event()
         self.results: list[int] = []
         self.error: StoreError | None = None
+
+
+def _data_bytes(write: Write) -> int:
+    match write:
+        case Put(message):
+            return len(message.data)
+        case PutBatch(batch):
+            return sum(map(len, batch.data))
+        case _:
+            return 0

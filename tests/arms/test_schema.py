@@ -14,7 +14,8 @@ from arms import schema
 from arms.digests import Digest, Names
 from arms.errors import StoreError
 from arms.message import Kind, Voters, region_of
-from arms.store import Store
+from arms.rows import INSERT, write_row
+from arms.store import WHOLE_RING, Store
 from arms.writes import Put, Remove
 from squid import Space
 
@@ -117,7 +118,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     newer = sqlite3.connect(path)
     newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
     newer.close()
-    refused(path, "has schema version 3, newer than this Meteor's 2; it was left as it is")
+    refused(path, "has schema version 4, newer than this Meteor's 3; it was left as it is")
 
 
 def test_another_spaces_store_is_refused(tmp_path: Path) -> None:
@@ -153,6 +154,47 @@ def fill_column(connection: sqlite3.Connection, space: Space) -> None:
     connection.execute("UPDATE message SET heard = length(?)", (space.name,))
 
 
+def r_trees(writer: sqlite3.Connection) -> None:
+    """Add the boxes as versions 1 and 2 had them."""
+    for kind in Kind:
+        writer.execute(
+            f"CREATE VIRTUAL TABLE {kind}_box USING rtree_i32(box, low_0, high_0, low_1, high_1)"
+        )
+        writer.execute(f"INSERT INTO {kind}_box VALUES (64, 1, 2, 3, 4)")
+
+
+def test_a_store_of_version_2_finds_its_regions_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    writer, reader = schema.open_store(path, LAB)
+    r_trees(writer)
+    messages = [
+        post("notify_data", "type=b* | degree>7", "w1"),
+        post("notify_interest", "type=*, degree=3", "o1"),
+        post("store", "type=b, degree=5..6", "d1"),
+        post("store", "type=b, degree=5", "d2"),
+    ]
+    for message in messages:
+        kind, region = message.stored_as, region_of(LAB, message)
+        assert kind is not None
+        writer.execute(INSERT, write_row(0, kind, message, region))
+    reader.close()
+    writer.close()
+    monkeypatch.undo()
+    for _ in range(2):
+        store = Store(path, LAB)
+        everything = region_of(LAB, post("retrieve", "type=b*"))
+        for kind, ids in (("interest", ["w1"]), ("advertisement", ["o1"]), ("data", ["d1"])):
+            found = store.candidates.meeting(0, Kind(kind), everything)
+            assert [stored.message.id for stored in found] == ids
+        points = store.candidates.points(0, everything, WHOLE_RING, {})
+        assert [stored.message.id for _, stored in points] == ["d2"]
+        store.close()
+    assert len(list(sqlite_utils.Database(path).table("interest_box").rows)) == 2
+
+
 def test_a_store_of_version_1_is_taken_over_with_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +208,7 @@ def test_a_store_of_version_1_is_taken_over_with_what_it_has(
         (lowest, 10**15, b"x"),
     )
     writer.execute("INSERT INTO tombstone VALUES (3, 'gone', '', 5, ?)", (10**15,))
+    r_trees(writer)
     reader.close()
     writer.close()
     monkeypatch.undo()
@@ -192,7 +235,7 @@ def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert store.counts(0)[Kind.DATA] == 5
         store.close()
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (4,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (5,)
     assert {row["heard"] for row in tables.table("message").rows} == {3}
     tables.close()
 
@@ -213,7 +256,7 @@ def test_a_step_that_fails_leaves_the_version_before(
     with pytest.raises(StoreError, match=r"can't open .*no such column: nonsense"):
         Store(path, LAB)
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (3,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (4,)
     assert {row["heard"] for row in tables.table("message").rows} == {0}
     tables.close()
     monkeypatch.setattr(schema, "MIGRATIONS", (*steps, add_column))
@@ -292,6 +335,10 @@ def test_anyone_can_open_a_store_and_understand_it(tmp_path: Path) -> None:
     (space,) = tables.table("space").rows
     assert (space["name"], space["version"]) == ("lab", 1)
     assert Space.from_toml(space["definition"]) == LAB
-    boxes = tables.query("SELECT id FROM interest_box JOIN message ON seq = box / 64")
-    assert [row["id"] for row in boxes] == ["w1", "w1"]
+    boxes = tables.query(
+        "SELECT id, box, exact, low_1 FROM interest_box JOIN message USING (seq) ORDER BY box"
+    )
+    assert [tuple(row.values())[:3] for row in boxes] == [("w1", 0, 0), ("w1", 1, 0)]
+    (offer,) = tables.table("advertisement_box").rows
+    assert (offer["low_0"], offer["high_0"]) == (1, 2**LAB.bits - 1)
     tables.close()

@@ -44,8 +44,8 @@ def ids(found: Iterator[tuple[int, Stored]]) -> list[str]:
 
 def data(store: Store, profile: str = "type=*", now_ms: int = NOW) -> list[str]:
     return sorted(
-        ids(store.points(now_ms, region(profile), WHOLE, {}))
-        + ids(store.ranges(now_ms, region(profile), WHOLE, {}))
+        ids(store.candidates.points(now_ms, region(profile), WHOLE, {}))
+        + ids(store.candidates.ranges(now_ms, region(profile), WHOLE, {}))
     )
 
 
@@ -94,7 +94,7 @@ def test_whoever_copies_what_came_after_sees_a_renewal(store: Store) -> None:
     assert renewed.message.header.expires_ms == 6_000
     assert renewed.message.header.reply_to == "b"
     for profile in ("type=a", "type=c"):
-        assert len(list(store.candidates(NOW, Kind.INTEREST, region(profile)))) == 1
+        assert len(list(store.candidates.meeting(NOW, Kind.INTEREST, region(profile)))) == 1
 
 
 def test_nobody_renews_what_another_posted(store: Store) -> None:
@@ -128,7 +128,7 @@ def test_a_ttl_ends_at_its_millisecond_for_every_reader(store: Store) -> None:
         assert (len([*store.after(now_ms, 0, 9)]) == 4) == there
         assert (store.quantile(now_ms, WHOLE, 0.5) is not None) == there
         for kind in (Kind.INTEREST, Kind.ADVERTISEMENT):
-            assert bool(list(store.candidates(now_ms, kind, region("type=a")))) == there
+            assert bool(list(store.candidates.meeting(now_ms, kind, region("type=a")))) == there
     assert sum(store.counts(0).values()) == 4  # still on disk
 
 
@@ -143,7 +143,7 @@ def test_what_has_expired_is_swept_in_batches(store: Store) -> None:
     assert len(store.tombstones(0, 0, 9)) == 1
     assert write(store, Sweep(5), now_ms=1_509) == [5]  # four and the tombstone
     assert store.tombstones(0, 0, 9) == []
-    assert list(store.candidates(0, Kind.INTEREST, region("type=a"))) == []
+    assert list(store.candidates.meeting(0, Kind.INTEREST, region("type=a"))) == []
 
 
 def test_sweeping_goes_on_while_there_are_tombstones(store: Store) -> None:
@@ -260,7 +260,7 @@ def test_the_median_splits_the_data_of_an_arc(
 
 def test_a_walk_that_was_left_does_not_see_an_old_state_for_ever(store: Store) -> None:
     write(store, *(Put(post("store", "type=a", f"d{i}")) for i in range(3)))
-    walk = store.points(NOW, region("type=a"), WHOLE, {})
+    walk = store.candidates.points(NOW, region("type=a"), WHOLE, {})
     assert next(walk)[1].message.id == "d0"
     del walk
     write(store, Put(post("store", "type=a", "d9")))
@@ -270,10 +270,10 @@ def test_a_walk_that_was_left_does_not_see_an_old_state_for_ever(store: Store) -
 def test_candidates_come_once_though_many_boxes_meet(store: Store) -> None:
     write(store, Put(post("notify_data", "type=a | type=c | type=e | degree>50", "w1")))
     wide = region("type=a | type=c | degree=60..70")
-    assert [s.message.id for s in store.candidates(NOW, Kind.INTEREST, wide)] == ["w1"]
+    assert [s.message.id for s in store.candidates.meeting(NOW, Kind.INTEREST, wide)] == ["w1"]
     for box in ("type=a", "type=c", "type=e", "degree=60", "type=q | type=e"):
-        assert list(store.candidates(NOW, Kind.INTEREST, region(box)))
-    assert not list(store.candidates(NOW, Kind.INTEREST, region("type=q, degree=4")))
+        assert list(store.candidates.meeting(NOW, Kind.INTEREST, region(box)))
+    assert not list(store.candidates.meeting(NOW, Kind.INTEREST, region("type=q, degree=4")))
 
 
 def test_what_is_gone_leaves_no_boxes_behind(store: Store) -> None:
@@ -350,11 +350,11 @@ def test_a_full_disk_leaves_nothing_of_a_group_and_passes(store: Store) -> None:
     with pytest.raises(StoreError, match=r"the disk of .*store\.db is full; nothing of this was"):
         store.apply(NOW, groups(many))
     assert store.counts(NOW) == {Kind.DATA: 1, Kind.INTEREST: 1, Kind.ADVERTISEMENT: 0}
-    assert len(list(store.candidates(NOW, Kind.INTEREST, region("type=a")))) == 1
+    assert len(list(store.candidates.meeting(NOW, Kind.INTEREST, region("type=a")))) == 1
     fill(store, None)
     assert store.apply(NOW, groups(many)) == [[True]] * len(many)
     assert len(data(store)) == 30
-    assert len(list(store.candidates(NOW, Kind.INTEREST, region("type=a")))) == 30
+    assert len(list(store.candidates.meeting(NOW, Kind.INTEREST, region("type=a")))) == 30
 
 
 def test_an_error_in_the_middle_leaves_nothing_of_a_group(store: Store) -> None:
@@ -384,4 +384,4 @@ def test_a_store_that_can_not_be_read_says_so(store: Store) -> None:
     with pytest.raises(StoreError, match=r"can't read .*store\.db: no such table"):
         store.find(NOW, "d1")
     with pytest.raises(StoreError, match="can't read"):
-        list(store.points(NOW, region("type=a"), WHOLE, {}))
+        list(store.candidates.points(NOW, region("type=a"), WHOLE, {}))

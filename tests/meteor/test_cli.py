@@ -75,6 +75,9 @@ def test_every_command_has_help_with_an_example(path: str, command: click.Comman
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[path for path, _ in ALL])
 def test_every_command_and_option_is_documented(path: str, command: click.Command) -> None:
     text = section(path)
+    group = path.rpartition(" ")[0]
+    if group != "meteor":
+        text += section(group)  # which has the options of all its commands
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not (
             {"peers"} <= {p.name for p in command.params} and parameter.name in SHARED
@@ -212,6 +215,43 @@ def test_a_space_file_is_shown_and_copied(tmp_path: Path) -> None:
         "codec": "keyword",
     }
     assert meteor("space", str(copy), "--toml").stdout == copy.read_text()
+
+
+def test_a_space_is_learnt_from_a_file_of_profiles(tmp_path: Path) -> None:
+    base, profiles = tmp_path / "base.toml", tmp_path / "profiles.txt"
+    base.write_text(load_space("").to_toml())
+    lines = [f"type=temperature, location=room{i % 9}, degree={i % 50}" for i in range(300)]
+    lines += ["", json.dumps({"id": "x", "profile": "type=fan, location=hall"})]
+    profiles.write_text("\n".join(lines))
+    learnt = meteor("space", "learn", str(profiles), "--space", str(base), "--points", "16")
+    assert learnt.exit_code == 0
+    assert "learnt from 301 profiles of 301; the fullest of 64 equal arcs has" in learnt.stderr
+    following = tmp_path / "next.toml"
+    following.write_text(learnt.stdout)
+    shown = meteor("space", str(following)).stdout
+    for words in ("lab, version 2", "fan .. temperature", "2 learnt keywords", "learnt numbers"):
+        assert words in shown
+    fewer = meteor(
+        "space", "learn", "--sample", "50", "--json", "--space", str(base), str(profiles)
+    )
+    report = json.loads(fewer.stdout)
+    assert (report["profiles"], report["of"]) == (50, 301)
+    assert report["max_over_mean_after"] < report["max_over_mean_before"]
+
+
+def test_what_a_space_can_not_be_learnt_from(tmp_path: Path) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(load_space("").to_toml())
+    for text, words in (
+        ("type=fan\ntype=(", "meteor: line 2: column"),
+        ("type=fan*", "meteor: line 1: data can't carry 'type=fan*'"),
+        ('{"id": 1}', 'meteor: line 1: a JSON object without a "profile"'),
+        ("", "meteor: there are no data to learn from"),
+        ("degree=warm", "meteor: a profile does not fit the space 'lab': degree: is a number"),
+    ):
+        result = meteor("space", "learn", "-", "--space", str(base), input=text)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(words)
 
 
 def test_settings_are_refused_all_at_once(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from meteor.client import Post, connect
+from meteor.node.leaps import two_peers
 from meteor.transport.memory import MemoryNetwork
 from tests.meteor.rings import ring_of
 
@@ -209,3 +212,24 @@ async def _found(client: object) -> set[int]:
     assert retrieval.complete
     assert len(items) == len({item.id for item in items})
     return {int(item.data) for item in items}
+
+
+async def test_leaps_count_peers_and_samples_find_each_peer_alike(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with ring_of(6, tmp_path, memory) as ring:
+        await trio.sleep(6)
+        order = [n.me for n in sorted(ring.nodes.values(), key=lambda n: n.me.id)]
+        for node in ring.nodes.values():
+            at = order.index(node.me)
+            ahead = [order[(at + step) % 6] for step in (1, 2, 4)]
+            assert node._leaps.answer() == [[peer.id, peer.address] for peer in ahead]
+        node, random = ring.nodes["p3"], Random(7)
+        found: Counter[str] = Counter()
+        for _ in range(120):
+            two = await two_peers(node._links, node.config, ring.addresses["p5"], random)
+            at = [peer.address for peer in order].index(two[0])
+            assert two[1] == order[(at + 1) % 6].address
+            found[two[0]] += 1
+        assert len(found) == 6  # 8 ways to 6 peers: two of them have two
+        assert max(found.values()) < 2.6 * 120 / 6

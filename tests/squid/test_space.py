@@ -17,7 +17,8 @@ from squid import (
     SpaceError,
     number,
 )
-from squid.codecs import CODECS, KeywordCodec
+from squid.codecs import KeywordCodec
+from squid.space import CODECS
 
 LAB = """
 name = "lab"

@@ -1,0 +1,140 @@
+"""What may match: stored messages found by their regions, read from disk or kept ready.
+
+The index names messages; some of those may be gone from the file by now, or expired, so each is
+looked at before it is given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from arms.box_index import FLAG_BITS, BoxIndex, Read
+from arms.limits import HOT_CHARACTERS_MAX
+from arms.message import Action, Kind, region_of_profile
+from arms.profile import Profile
+from arms.rows import IDENTIFIER, POINTS, STORED, Stored, read_row
+from squid import Region, Space
+
+Spans = Sequence[tuple[int, int]]
+
+
+class Candidates:
+    """Reads the messages of one store that meet a region."""
+
+    def __init__(self, space: Space, index: BoxIndex, read: Read) -> None:
+        self.index = index
+        self._space, self._read = space, read
+        self._hot: dict[int, Stored] = {}
+        self._hot_characters = 0
+
+    def forget(self, seqs: set[int]) -> None:
+        """Keep these messages no longer."""
+        for seq in seqs & self._hot.keys():
+            self._hot_characters -= _characters(self._hot.pop(seq))
+
+    def meeting(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
+        """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
+        for code in self.index.meeting(kind, region):
+            stored = self.get(now_ms, code)
+            if stored is not None:
+                yield stored
+
+    def get(self, now_ms: int, code: int) -> Stored | None:
+        """Return a message that the index named, if it is there. Those asked for often are kept."""
+        seq = code >> FLAG_BITS
+        stored = self._hot.get(seq)
+        if stored is None or stored.message.header.expires_ms <= now_ms:
+            stored = self._at(now_ms, seq)
+            if stored is not None:
+                self._keep(seq, stored)
+        return stored
+
+    # Cursors are read row by row, so a large store is never in memory; whoever walks them does so
+    # without a pause, because an open one keeps this connection at an old state of the file.
+
+    def points(
+        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
+    ) -> Iterator[tuple[int, Stored]]:
+        """Walk the data points of a region within spans, in the order (identifier, id).
+
+        `resume` maps an identifier to the last message id that was already seen there.
+        """
+        # At one point the file is quicker: its own index has the ids there in order.
+        found = None if region.is_point else self.index.points(region, spans)
+        if found is None:
+            yield from self._walk(now_ms, region, spans, resume)
+            return
+        for at, places in groupby(zip(*found, strict=True), key=itemgetter(0)):
+            here = [stored for _, seq in places if (stored := self._at(now_ms, seq)) is not None]
+            for stored in sorted(here, key=lambda stored: stored.message.id):
+                if stored.message.id > resume.get(at, ""):
+                    yield at, stored
+
+    def _walk(
+        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
+    ) -> Iterator[tuple[int, Stored]]:
+        """Do so in the file, and let `Region.next` skip what the region does not touch."""
+        for low, high in spans:
+            at = region.next(low)
+            while at is not None and at <= high:
+                rows = self._read(POINTS, (at, resume.get(at, ""), high, now_ms))
+                inside, at = at, None
+                for row in rows:
+                    identifier = row[IDENTIFIER]
+                    if identifier != inside:
+                        if identifier not in region:
+                            at = region.next(identifier)
+                            break
+                        inside = identifier
+                    if not resume or row[0] > resume.get(identifier, ""):
+                        yield identifier, read_row(row)
+
+    def ranges(
+        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
+    ) -> Iterator[tuple[int, Stored]]:
+        """Walk the data that are no points likewise, each where it first meets the region."""
+        places = []
+        for code in self.index.meeting(Kind.DATA, region):
+            row = self._row(now_ms, code >> FLAG_BITS, "id, profile")  # the data may be large
+            if row is not None:
+                id_, text = row
+                other = region_of_profile(self._space, Profile.parse(text), Action.STORE)
+                at = region.intersect(other).lowest
+                if at is not None and contains(spans, at) and id_ > resume.get(at, ""):
+                    places.append((at, id_, code >> FLAG_BITS))
+        for at, _, seq in sorted(places):
+            stored = self._at(now_ms, seq)
+            if stored is not None:
+                yield at, stored
+
+    def _at(self, now_ms: int, seq: int) -> Stored | None:
+        row = self._row(now_ms, seq, STORED)
+        return None if row is None else read_row(row)
+
+    def _row(self, now_ms: int, seq: int, columns: str) -> tuple[Any, ...] | None:
+        """Return columns of the message that the index knows by a seq, if it is there."""
+        sql = f"SELECT {columns} FROM message WHERE seq = ? AND expires_ms > ?"
+        row = next(self._read(sql, (seq, now_ms)), None)
+        if row is None and (moved := self.index.now_at(seq)) != seq:
+            row = next(self._read(sql, (moved, now_ms)), None)
+        return row
+
+    def _keep(self, seq: int, stored: Stored) -> None:
+        self.forget({seq})
+        self._hot_characters += _characters(stored)
+        if self._hot_characters > HOT_CHARACTERS_MAX:
+            self._hot.clear()
+            self._hot_characters = _characters(stored)
+        self._hot[seq] = stored
+
+
+def contains(spans: Spans, identifier: int) -> bool:
+    """Say whether an identifier lies in one of the spans."""
+    return any(low <= identifier <= high for low, high in spans)
+
+
+def _characters(stored: Stored) -> int:
+    return len(stored.message.profile.text) + len(stored.message.data)

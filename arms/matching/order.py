@@ -1,0 +1,55 @@
+"""The order that boxes are packed in: what lies near in it should be asked for together.
+
+First come the axes on which a box is wide (a wildcard, or more than half of the axis), because one
+wide box among narrow ones would spoil the bounds of its block. Then comes the place of its centre
+on the Hilbert curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from squid.curve import Curve
+from squid.curve_arrays import encode_many
+from squid.limits import RING_BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+
+class Order:
+    """Turns boxes into keys: integers of 63 bits, with the group of a box in the upper ones.
+
+    The keys of points are simply their places on the curve.
+    """
+
+    def __init__(self, dimensions: int, bits: int, *, of_points: bool = False) -> None:
+        groups = 0 if of_points else dimensions
+        kept = min(bits, (RING_BITS - groups) // dimensions)
+        self._dimensions, self._bits, self._shift = dimensions, bits, bits - kept
+        self._curve = Curve(dimensions, kept)
+        self._of_points = of_points
+        self.group_shift = dimensions * kept
+        """The key of a box without its lower so many bits is its group."""
+
+    def keys(self, lows: Integers, highs: Integers) -> Integers:
+        """Return the keys of boxes; both ends have the shape (n, dimensions)."""
+        widths = highs - lows
+        keys = encode_many(self._curve, lows + (widths >> 1) >> self._shift)
+        if not self._of_points:
+            wide = widths >> self._bits - 1 != 0
+            keys |= (wide << np.arange(self._dimensions)).sum(axis=1) << self.group_shift
+        return keys
+
+    def key(self, low: Sequence[int], high: Sequence[int]) -> int:
+        """Return the key of one box."""
+        centre, wide = [], 0
+        for axis, (begin, end) in enumerate(zip(low, high, strict=True)):
+            centre.append(begin + (end - begin >> 1) >> self._shift)
+            wide |= (end - begin >> self._bits - 1) << axis
+        return self._curve.encode(centre) | wide << self.group_shift

@@ -1,0 +1,315 @@
+"""The packed index: many boxes in memory, most of them in order, none of them for long out of it.
+
+New boxes go to a shelf that is in no order, the *tail*. A full tail is sorted. Sorted shelves form
+levels, as in a log-structured merge tree: from the first one on, each shelf of a level has its own
+range of keys, and a level has room for FANOUT times as many as the one before. What is too much for
+a level is merged into the next one, a few shelves in each step (`tidy`), so that no step takes
+long. A search looks at the bounds of all shelves at once and does not care which level they are of.
+
+Deleted boxes leave holes that the next merge closes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arms.matching.order import Order
+from arms.matching.shelves import BLOCK, SHELF, SHELF_ROWS, Shelves
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Integers = NDArray[np.int64]
+    Ends = NDArray[np.signedinteger[Any]]
+
+TAIL_ROWS = 1024
+"""Boxes that every search looks at one by one: it costs a few microseconds."""
+
+TAILS = 4
+"""Sorted tails that are merged together: each is near everything, so searches look into all."""
+
+FANOUT = 8
+"""Shelves of a level for one of the level before."""
+
+MERGED_MAX = 12
+"""Shelves of the next level that one step merges: with them it takes about 10 ms."""
+
+EVENTS_AT_ONCE = 1 << 18
+"""Comparisons of points with shelves made in one go."""
+
+
+@dataclass(slots=True, eq=False)
+class _Shelf:
+    """A sorted shelf: where it stands, its first and last key, and what is left on it."""
+
+    number: int
+    first: int
+    last: int
+    live: int
+
+
+class PackedIndex:
+    """Which boxes meet another; each has a code, which several may share. Codes are not negative.
+
+    An index of points has their places on the curve as keys, so that it can also say those.
+    """
+
+    def __init__(self, dimensions: int, bits: int, *, of_points: bool = False) -> None:
+        self._dimensions = dimensions
+        self._order = Order(dimensions, bits, of_points=of_points)
+        self._shelves = Shelves(dimensions, bits)
+        self._tail, self._tail_used = self._shelves.take(), 0
+        self._levels: list[list[_Shelf]] = [[]]
+        self._count = 0
+        self._has_holes = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the index takes."""
+        return self._shelves.nbytes
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    def add(self, codes: Sequence[int], boxes: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Add boxes: for each axis its low and high cell, both included."""
+        cells = np.array(boxes, np.int64)
+        self._append(np.array(codes, np.int64), self._ends(cells[:, :, 0], cells[:, :, 1]))
+
+    def add_points(self, codes: Integers, cells: Integers) -> None:
+        """Add many points at once, as an array of shape (n, dimensions)."""
+        self._append(codes, self._ends(cells, cells))
+
+    def _append(self, codes: Integers, ends: Ends) -> None:
+        self._count += len(codes)
+        while len(codes):
+            room = TAIL_ROWS - self._tail_used
+            self._shelves.append(self._tail, self._tail_used, ends[:, :room], codes[:room])
+            self._tail_used += len(codes[:room])
+            codes, ends = codes[room:], ends[:, room:]
+            if self._tail_used == TAIL_ROWS:
+                self._sort_tail()
+
+    def load(self, codes: Integers, lows: Integers, highs: Integers) -> None:
+        """Add very many boxes at once, as arrays of shape (n, dimensions), and put all in order.
+
+        This is for a start: it takes its time.
+        """
+        ends = self._ends(lows, highs)
+        self._count += len(codes)
+        level = 1
+        while FANOUT**level * SHELF_ROWS < len(codes):
+            level += 1
+        self._add_levels(level)
+        # Shelves of one level must not overlap, so what is there already goes through the merge.
+        taken = [self._taken(shelf) for shelf in self._levels[level]]
+        self._levels[level] = self._sorted([(ends, codes, self._keys(ends)), *taken])
+
+    def discard(self, code: int, boxes: Iterable[Sequence[tuple[int, int]]]) -> int:
+        """Forget the boxes with a code, which are these; returns how many were there."""
+        gone = self._shelves.discard(self._tail, code)
+        for key in {self._order.key(*zip(*box, strict=True)) for box in boxes}:
+            for level in self._levels:
+                gone += sum(self._discard(level, shelf, code, key) for shelf in _near(level, key))
+        self._count -= gone
+        return gone
+
+    def _discard(self, level: list[_Shelf], shelf: _Shelf, code: int, key: int) -> int:
+        gone = self._shelves.discard(shelf.number, code, key)
+        shelf.live -= gone
+        self._has_holes |= bool(gone)
+        if not shelf.live:
+            level.remove(shelf)
+            self._shelves.release(shelf.number)
+        return gone
+
+    def _ends(self, lows: Integers, highs: Integers) -> Ends:
+        ends: Ends = np.empty((2 * self._dimensions, len(lows)), self._shelves.dtype)
+        ends[: self._dimensions] = lows.T
+        ends[self._dimensions :] = ~highs.T
+        return ends
+
+    def _keys(self, ends: Ends) -> Integers:
+        wide = ends.astype(np.int64)
+        return self._order.keys(wide[: self._dimensions].T, ~wide[self._dimensions :].T)
+
+    # -- keeping order -----------------------------------------------------------------------------
+
+    def tidy(self) -> bool:
+        """Do one step towards order, if there is one to do; says whether there was."""
+        for number, level in enumerate(self._levels):
+            if number == 0 and len(level) >= TAILS:
+                self._merge(0, level[:TAILS])
+                return True
+            if number and len(level) > FANOUT**number:
+                self._add_levels(number + 1)
+                below = self._levels[number + 1]
+                self._merge(number, [min(level, key=lambda shelf: len(_overlapping(below, shelf)))])
+                return True
+            if number and self._has_holes and self._close_holes(number):
+                return True
+        self._has_holes = False
+        return False
+
+    def _sort_tail(self) -> None:
+        ends, codes, _ = self._shelves.rows(self._tail)
+        self._shelves.release(self._tail)
+        self._levels[0] += self._sorted([(ends, codes, self._keys(ends))])
+        self._tail, self._tail_used = self._shelves.take(), 0
+
+    def _merge(self, number: int, chosen: list[_Shelf]) -> None:
+        """Move shelves to the next level, as far as MERGED_MAX of it reach."""
+        self._add_levels(number + 1)
+        below = self._levels[number + 1]
+        span = _Shelf(0, min(s.first for s in chosen), max(s.last for s in chosen), 0)
+        met = _overlapping(below, span)
+        parts = [self._taken(shelf) for shelf in chosen]
+        rest = []
+        if len(met) > MERGED_MAX:
+            met = met[:MERGED_MAX]
+            limit = met[-1].last
+            rest = [_cut(part, part[2] > limit) for part in parts]
+            parts = [_cut(part, part[2] <= limit) for part in parts]
+        parts += [self._taken(shelf) for shelf in met]
+        level = [shelf for shelf in self._levels[number] if shelf not in chosen]
+        self._levels[number] = _in_order([*level, *self._sorted(rest)])
+        kept = [shelf for shelf in below if shelf not in met]
+        self._levels[number + 1] = _in_order([*kept, *self._sorted(parts)])
+
+    def _close_holes(self, number: int) -> bool:
+        """Join two neighbours of a level when one is half empty and there is room for both."""
+        level = self._levels[number]
+        for at, (one, other) in enumerate(pairwise(level)):
+            if one.live + other.live <= SHELF_ROWS // 2:
+                joined = self._sorted([self._taken(one), self._taken(other)])
+                level[at : at + 2] = joined
+                return True
+        return False
+
+    def _taken(self, shelf: _Shelf) -> tuple[Ends, Integers, Integers]:
+        rows = self._shelves.rows(shelf.number)
+        self._shelves.release(shelf.number)
+        return rows
+
+    def _add_levels(self, number: int) -> None:
+        while len(self._levels) <= number:
+            self._levels.append([])
+
+    def _sorted(self, parts: list[tuple[Ends, Integers, Integers]]) -> list[_Shelf]:
+        """Put rows in order, on as few shelves as they need, each about as full."""
+        parts = [part for part in parts if len(part[1])]
+        if not parts:
+            return []
+        codes = np.concatenate([part[1] for part in parts])
+        keys = np.concatenate([part[2] for part in parts])
+        ends = np.concatenate([part[0] for part in parts], axis=1)
+        order = keys.argsort(kind="stable")
+        source, padding = _blocks(keys[order] >> self._order.group_shift)
+        source = order[source]
+        blocks = len(source) // BLOCK
+        shelves = -(-blocks // SHELF)
+        self._shelves.reserve(shelves)
+        edges = [blocks * i // shelves * BLOCK for i in range(shelves + 1)]
+        made = []
+        for begin, end in pairwise(edges):
+            rows = source[begin:end]
+            there = codes[rows]
+            there[padding[begin:end]] = -1
+            number = self._shelves.take()
+            self._shelves.fill(number, ends.take(rows, axis=1), there, keys[rows])
+            live = int(np.count_nonzero(there >= 0))
+            made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live))
+        return made
+
+    # -- searching ---------------------------------------------------------------------------------
+
+    def meeting(self, low: ArrayLike, high: ArrayLike) -> Integers:
+        """Return the codes of the boxes that meet one; a code of several may come several times."""
+        places = self._shelves.meeting(self._asked(low, high))
+        assert places is not None
+        codes = self._shelves.codes_at(places)
+        return codes[codes >= 0]
+
+    def meeting_points(self, points: Integers) -> tuple[Integers, Integers]:
+        """Return the same for many points at once: the number of a point for each code, both."""
+        asked = ~self._ends(~points, ~points)
+        step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
+        numbers, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for begin in range(0, len(points), step):
+            which, places = self._shelves.meeting_each(asked[:, begin : begin + step])
+            found = self._shelves.codes_at(places)
+            live = found >= 0
+            numbers.append(which[live] + begin)
+            codes.append(found[live])
+        return np.concatenate(numbers), np.concatenate(codes)
+
+    def places(
+        self, low: ArrayLike, high: ArrayLike, blocks_max: int
+    ) -> tuple[Integers, Integers] | None:
+        """Return the codes and keys of what meets a box; None when it is in too many blocks."""
+        places = self._shelves.meeting(self._asked(low, high), blocks_max)
+        if places is None:
+            return None
+        codes = self._shelves.codes_at(places)
+        codes, places = codes[codes >= 0], places[codes >= 0]
+        keys = self._shelves.keys_at(places)
+        new = np.flatnonzero(places // SHELF_ROWS == self._tail)  # these have no keys yet
+        keys[new] = self._keys(self._shelves.ends_at(places[new]))
+        return codes, keys
+
+    def _asked(self, low: ArrayLike, high: ArrayLike) -> Ends:
+        asked: Ends = np.array((high, low), self._shelves.dtype)
+        np.invert(asked[1], out=asked[1])
+        return asked.reshape(-1)
+
+
+def _blocks(groups: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """Return which sorted row goes where, so that each group begins a block, and what is padding.
+
+    Padding repeats the last row of its group, so that it widens no bounds and keeps the order.
+    """
+    starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
+    counts = np.diff(np.append(starts, len(groups)))
+    blocks = -(-counts // BLOCK)
+    number = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    begin = np.repeat(starts, blocks) + number * BLOCK
+    last = np.repeat(starts + counts - 1, blocks)[:, None]
+    source = begin[:, None] + np.arange(BLOCK)
+    return np.minimum(source, last).ravel(), (source > last).ravel()
+
+
+def _cut(
+    part: tuple[Ends, Integers, Integers], kept: NDArray[np.bool_]
+) -> tuple[Ends, Integers, Integers]:
+    ends, codes, keys = part
+    return ends[:, kept], codes[kept], keys[kept]
+
+
+def _overlapping(level: list[_Shelf], shelf: _Shelf) -> list[_Shelf]:
+    """Return the shelves of a sorted level whose keys overlap another's."""
+    begin = bisect_left(level, shelf.first, key=_last)
+    end = begin
+    while end < len(level) and level[end].first <= shelf.last:
+        end += 1
+    return level[begin:end]
+
+
+def _near(level: list[_Shelf], key: int) -> list[_Shelf]:
+    """Return the shelves of any level that may have a key."""
+    return [shelf for shelf in level if shelf.first <= key <= shelf.last]
+
+
+def _in_order(level: list[_Shelf]) -> list[_Shelf]:
+    return sorted(level, key=lambda shelf: (shelf.first, shelf.last))
+
+
+def _last(shelf: _Shelf) -> int:
+    return shelf.last

@@ -1,0 +1,159 @@
+"""Meteor as a system under test: a ring of real processes on loopback."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from meteor.bench.flow import MATCHED, PLACES, TASKS, TYPES, Flow, Watched, pause, payload
+from meteor.client import Post, Ring, connect
+
+POSTS_PER_CALL = 4_096
+"""Posts that the publisher hands to `post_many` at once."""
+
+START_SECONDS = 30.0
+
+
+class OwnRing:
+    """A ring of so many peers."""
+
+    def __init__(self, peers: int = 1, sync: str = "full") -> None:
+        self.name = "meteor" if peers == 1 else f"meteor, {peers} peers"
+        self.peers, self.sync = peers, sync
+
+    def missing(self) -> str:
+        """Nothing is missing."""
+        return ""
+
+    @contextmanager
+    def running(self, folder: str) -> Iterator[str]:
+        """Run the peers, each with an equal arc; gives the address of the first."""
+        context = get_context("spawn")
+        processes = []
+        first = ""
+        try:
+            with tempfile.TemporaryDirectory(dir=folder) as state:
+                for i in range(self.peers):
+                    near, far = context.Pipe()
+                    settings = {
+                        "listen": "127.0.0.1:0",
+                        "join": (first,) if first else (),
+                        "state": str(Path(state) / f"peer-{i}"),
+                        "id": i * (2**63 // self.peers),
+                        "sync": self.sync,
+                    }
+                    process = context.Process(target=_peer, args=(settings, far), daemon=True)
+                    process.start()
+                    processes.append(process)
+                    if not near.poll(START_SECONDS):
+                        raise RuntimeError(f"peer {i} did not start in {START_SECONDS:.0f} s")
+                    first = first or near.recv()
+                if self.peers > 1:
+                    time.sleep(3.0)  # until everybody knows everybody
+                yield first
+                for process in processes:
+                    process.terminate()
+                    process.join(5)
+        finally:
+            for process in processes:
+                process.kill()
+
+    def watch(self, address: str, flow: Flow, ready: Callable[[], None]) -> Watched:
+        """Take all deliveries."""
+        return trio.run(_watch, address, flow, ready)
+
+    def post(self, address: str, flow: Flow, begin: Callable[[], None]) -> None:
+        """Send all messages."""
+        trio.run(_post, address, flow, begin)
+
+
+def _peer(settings: dict[str, Any], pipe: Any) -> None:
+    from meteor.config import Config, load_space
+    from meteor.node.node import Node
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            pipe.send(await nursery.start(Node(Config(**settings), load_space("")).run))
+
+    trio.run(main)
+
+
+def interests(flow: Flow) -> list[str]:
+    """Return the watches of a flow: ranges and prefixes, MATCHED of which each message meets.
+
+    Every type and place has its watches; those of one place cut the degrees into ranges, which
+    differ from watch to watch, and name the type by a prefix.
+    """
+    if not flow.watches:
+        return ["degree=*"]
+    groups = flow.watches // MATCHED
+    places = max(1, groups // len(TYPES))
+    found = []
+    for name in TYPES[: max(1, groups // places)]:
+        for place in range(places):
+            low = place * PLACES // places
+            rooms = range(low, (place + 1) * PLACES // places)
+            where = " | ".join(f"location=room{room}" for room in rooms)
+            for i in range(MATCHED):
+                found.append(f"type={name[: 3 + i % 3]}*, ({where}), degree={-i}..{150 + i}")
+    return found
+
+
+async def _watch(address: str, flow: Flow, ready: Callable[[], None]) -> Watched:
+    watched = Watched()
+    async with connect(address, name="watcher") as ring, AsyncExitStack() as stack:
+        matches = await stack.enter_async_context(ring.watch_many(interests(flow)))
+        ready()
+        async for match in matches:
+            watched.take(match.item.data, len(match.profiles))
+            if watched.count >= flow.deliveries:
+                break
+        watched.end()
+    return watched
+
+
+async def _post(address: str, flow: Flow, begin: Callable[[], None]) -> None:
+    async with connect(address, name="publisher") as ring:
+        begin()
+        if flow.awaited or flow.per_second:
+            await _post_each(ring, flow)
+        else:
+            posts = _posts(flow)
+            while batch := list(islice(posts, POSTS_PER_CALL)):
+                _check(await ring.post_many(batch))
+
+
+async def _post_each(ring: Ring, flow: Flow) -> None:
+    """Post one by one, by many tasks; at a pace, by one."""
+    posts, started = enumerate(_posts(flow)), time.monotonic()
+
+    async def work() -> None:
+        for sent, post in posts:
+            if wait := pause(flow, started, sent):
+                await trio.sleep(wait)
+            await ring.store(post.profile, payload(), ttl=post.ttl)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(1 if flow.per_second else TASKS):
+            nursery.start_soon(work)
+
+
+def _posts(flow: Flow) -> Iterator[Post]:
+    ttl = 0 if flow.mode == "transient" else 600
+    for name, place, degree in flow.readings():
+        profile = f"type={name}, location=room{place}, degree={degree}"
+        yield Post(profile, payload(), ttl=ttl)
+
+
+def _check(receipts: Sequence[Any]) -> None:
+    bad = [receipt for receipt in receipts if not receipt.complete]
+    if bad:
+        raise RuntimeError(f"{len(bad)} posts failed: {bad[0]}")

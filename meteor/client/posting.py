@@ -1,0 +1,179 @@
+"""Plain posts, many in one request.
+
+What several tasks post at the same moment goes in one request, and while as many requests as may be
+are on their way, the next one gathers. Nobody waits to fill a request: the first task that posts
+leads, lets the others that are ready say what they have, and sends it. A leader that is cancelled
+leaves the posts of the others to the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import count, islice
+from random import Random
+
+import trio
+
+from arms.profile import Profile
+from meteor.client.requests import POSTS_PER_REQUEST, input_errors
+from meteor.client.results import Receipt, read_outcome
+from meteor.errors import InputError, MeteorError, ProtocolError
+from meteor.limits import PAGE_BYTES
+from meteor.transport.frames import Value
+
+REQUESTS_IN_FLIGHT = 16
+"""Requests with posts that are on their way at once."""
+
+Outcome = Receipt | MeteorError
+
+
+class Poster:
+    """Posts plain data for one client."""
+
+    def __init__(
+        self,
+        request: Callable[[str, Value], Awaitable[Value]],
+        credential: str,
+        seconds: float,
+        random: Random,
+    ) -> None:
+        self._request, self._credential, self._seconds = request, credential, seconds
+        self.ids = _ids(random)
+        """Ids of messages that nobody else uses, in order: those of one request lie side by side
+        in a store, which makes them cheap to look for and to write."""
+        self._waiting: deque[_Entry] = deque()
+        self._gathering = False
+        self._in_flight = 0
+
+    async def one(self, profile: str, data: bytes, ttl: float) -> Receipt:
+        """Post one message, along with what others post at the same moment."""
+        entry = _Entry(profile, data, ttl)
+        self._waiting.append(entry)
+        try:
+            while entry.outcome is None:
+                if entry.sent or self._gathering or self._in_flight >= REQUESTS_IN_FLIGHT:
+                    await entry.woken.wait()
+                    entry.woken = trio.Event()
+                else:
+                    await self._lead()
+        finally:
+            if entry.outcome is None and not entry.sent:
+                self._waiting.remove(entry)
+                self._next()
+        if isinstance(entry.outcome, MeteorError):
+            raise entry.outcome
+        return entry.outcome
+
+    async def _lead(self) -> None:
+        """Send what waits in one request, for everyone."""
+        self._gathering = True
+        try:
+            await trio.lowlevel.checkpoint()  # whoever is ready to post goes along
+        finally:
+            self._gathering = False
+        entries = self._take()
+        self._in_flight += 1
+        self._next()
+        try:
+            outcomes: Sequence[Outcome] = await self.many(
+                [entry.profile for entry in entries],
+                [entry.data for entry in entries],
+                [entry.ttl for entry in entries],
+            )
+        except MeteorError as error:
+            outcomes = [error] * len(entries)
+        except trio.Cancelled:
+            for entry in entries:
+                entry.sent = False
+            self._waiting.extendleft(reversed(entries))
+            raise
+        finally:
+            self._in_flight -= 1
+            self._next()
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            entry.outcome = outcome
+            entry.woken.set()
+
+    def _take(self) -> list[_Entry]:
+        entries: list[_Entry] = []
+        size = 0
+        while self._waiting and len(entries) < POSTS_PER_REQUEST and size < PAGE_BYTES:
+            entry = self._waiting.popleft()
+            entry.sent = True
+            entries.append(entry)
+            size += len(entry.data) + len(entry.profile)
+        return entries
+
+    def _next(self) -> None:
+        """Have the first that waits see whether it should lead."""
+        if self._waiting:
+            self._waiting[0].woken.set()
+
+    async def many(
+        self, profiles: Sequence[str], data: Sequence[bytes], ttls: Sequence[float]
+    ) -> list[Outcome]:
+        """Post messages in one request; returns what came of each."""
+        ids = list(islice(self.ids, len(profiles)))
+        times = ttls[0] if ttls.count(ttls[0]) == len(ttls) else ttls
+        body = [ids, profiles, data, times, self._credential, self._seconds]
+        match await self._request("store", body):
+            case [list() as copies, list() as matches, list() as others] if len(copies) == len(
+                matches
+            ) == len(ids) and not {*map(type, copies), *map(type, matches)} - {int}:
+                outcomes: list[Outcome] = [
+                    Receipt(id_, True, 1, made, met)
+                    for id_, made, met in zip(ids, copies, matches, strict=True)
+                ]
+            case _:
+                raise ProtocolError("what came are not the receipts")
+        for other in others:
+            match other:
+                case [int() as row, outcome] if 0 <= row < len(ids):
+                    outcomes[row] = read_outcome(ids[row], outcome)
+                case _:
+                    raise ProtocolError("what came are not the receipts")
+        return outcomes
+
+
+class _Entry:
+    """A post that waits to be sent, or for what comes of it."""
+
+    __slots__ = ("data", "outcome", "profile", "sent", "ttl", "woken")
+
+    def __init__(self, profile: str, data: bytes, ttl: float) -> None:
+        self.profile, self.data, self.ttl = profile, data, ttl
+        self.sent = False
+        self.outcome: Outcome | None = None
+        self.woken = trio.Event()
+
+
+def _ids(random: Random) -> Iterator[str]:
+    mine = f"{random.getrandbits(64):016x}"
+    return (f"{mine}{number:012x}" for number in count())
+
+
+def checked_profile(profile: str) -> str:
+    """Return a profile that can be sent; what is wrong with it in itself, the ring says."""
+    if not isinstance(profile, str):
+        raise InputError(f"a profile is text, not {type(profile).__name__}")
+    if not profile.isascii():
+        with input_errors():
+            Profile.parse(profile)  # half a surrogate pair can't be sent
+    return profile
+
+
+def checked_data(data: bytes | str) -> bytes:
+    """Return data as they are sent."""
+    if type(data) is bytes:
+        return data
+    if not isinstance(data, (bytes, bytearray, memoryview, str)):
+        raise InputError(f"data are bytes or text, not {type(data).__name__}: encode them first")
+    return data.encode() if isinstance(data, str) else bytes(data)
+
+
+def checked_ttl(ttl: float) -> float:
+    """Return a TTL that is a number; whether it is a good one, the ring says."""
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        raise InputError(f"a TTL is a number of seconds, not {ttl!r}")
+    return ttl

@@ -1,0 +1,243 @@
+"""The short way of plain posts: whole batches, straight to the owners of their places.
+
+Data at one point need no tree of peers, and nearly all posts are such. A batch is cut by owner, as
+far as owners are known from earlier answers; each part travels in one request and is carried out
+in one go. Whatever does not fit (an owner that is not known or does not answer, an arc that has
+moved or is in doubt, data that are no point) goes the general way, as a message of its own. The
+ids are the same both ways, so that nothing is doubled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import trio
+
+from arms.batch import Batch, check_columns
+from arms.errors import ArmsError
+from arms.message import Action, Header, Message, check_ttl
+from arms.notes import Due
+from arms.profile import Profile
+from arms.sites import Sites
+from meteor.errors import InputError, MeteorError, ProtocolError
+from meteor.limits import POSTS_PER_REQUEST_MAX
+from meteor.node.gate import Gate
+from meteor.node.links import Links
+from meteor.node.overlay import Overlay
+from meteor.node.point import Placed, RendezvousPoint
+from meteor.node.router import OwnerCache
+from meteor.ring.arcs import WHOLE, contains
+from meteor.ring.questions import Peer
+from meteor.transport.frames import Value
+from squid.errors import SquidError
+
+log = logging.getLogger("meteor.node")
+
+OWNER_SECONDS = 2.0
+"""How long an owner may take for its part of a batch, at most; then the general way is tried."""
+
+GeneralWay = Callable[[list[Message], float], Awaitable[list[Value]]]
+"""Posts messages one by one; gives the outcome of each."""
+
+
+class Posts:
+    """Takes batches of plain posts from clients and from other peers."""
+
+    def __init__(
+        self,
+        sites: Sites,
+        overlay: Overlay,
+        links: Links,
+        point: RendezvousPoint,
+        gate: Gate,
+        owners: OwnerCache,
+        clock: Callable[[], int],
+        general_way: GeneralWay,
+    ) -> None:
+        self._sites, self._overlay, self._links = sites, overlay, links
+        self._point, self._gate, self._owners = point, gate, owners
+        self._clock, self._general_way = clock, general_way
+
+    def read(self, client: str, body: Value) -> Posted:
+        """Read what a client posts; what is wrong with single posts is among the outcomes."""
+        match body:
+            case [list() as ids, list() as profiles, list() as data, ttls, str() as credential]:
+                check_columns(ids, profiles, data)
+            case _:
+                raise InputError("what came are no posts")
+        if len(ids) > POSTS_PER_REQUEST_MAX:
+            raise InputError(f"{len(ids)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
+        ends = self._ends(ttls, len(ids))
+        me = self._overlay.me.address
+        posted = Posted(Batch(client, me, credential), len(ids))
+        batch, rows = posted.batch, posted.rows
+        for row, (id_, text, payload, end) in enumerate(
+            zip(ids, profiles, data, ends, strict=True)
+        ):
+            try:
+                site = self._sites.of(text)
+            except (ArmsError, SquidError) as error:
+                posted.outcomes[row] = ["error", "input", str(error)]
+                continue
+            if site is None:
+                header = Header(Profile.parse(text), id_, end, client, me, credential)
+                posted.others[row] = Message(header, Action.STORE, payload)
+                continue
+            rows.append(row)
+            batch.ids.append(id_)
+            batch.sites.append(site)
+            batch.data.append(payload)
+            batch.expires_ms.append(end)
+        return posted
+
+    def _ends(self, ttls: Value, count: int) -> list[int]:
+        """Return when each post expires; one TTL may be for all."""
+        now_ms = self._clock()
+        wanted = ttls if isinstance(ttls, list) else [ttls]
+        if len(wanted) not in (1, count) or {*map(type, wanted)} - {int, float}:
+            raise InputError("a post has one TTL, a number of seconds")
+        ends = [now_ms + round(check_ttl(ttl) * 1000) for ttl in wanted]
+        return ends if len(ends) == count else ends * count
+
+    async def place(self, posted: Posted, seconds: float) -> None:
+        """Have all posts carried out; `posted` has what came of each."""
+        deadline = trio.current_time() + seconds
+        batch = posted.batch
+        async with trio.open_nursery() as nursery:
+            for owner, rows in self._shares(batch).items():
+                if owner == self._overlay.me:
+                    nursery.start_soon(self._at_home, batch, rows, posted)
+                else:
+                    nursery.start_soon(self._at, owner, batch, rows, posted, deadline)
+        left = {posted.rows[i]: batch.message(i) for i in sorted(posted.left)}
+        others = posted.others | left
+        if others:
+            seconds = max(0.05, deadline - trio.current_time())
+            outcomes = await self._general_way(list(others.values()), seconds)
+            posted.outcomes |= dict(zip(others, outcomes, strict=True))
+
+    def _shares(self, batch: Batch) -> dict[Peer, Sequence[int]]:
+        """Cut a batch by owner; what has none that is known is left for the general way."""
+        if not len(batch):
+            return {}
+        me, spans = self._overlay.me, self._overlay.spans
+        if spans == WHOLE:
+            return {me: range(len(batch))}
+        shares: dict[Peer, list[int]] = {}
+        for row, site in enumerate(batch.sites):
+            mine = contains(spans, site.identifier)
+            owner = me if mine else self._owners.owner(site.identifier)
+            shares.setdefault(owner or me, []).append(row)
+        return dict(shares)
+
+    async def _at_home(self, batch: Batch, rows: Sequence[int], posted: Posted) -> None:
+        """Carry out what this peer is responsible for; the rest is left."""
+        placed, left = await self._here(batch, rows)
+        posted.take(placed)
+        posted.left.update(left)
+
+    async def _at(
+        self, owner: Peer, batch: Batch, rows: Sequence[int], posted: Posted, deadline: float
+    ) -> None:
+        """Have another peer carry out its part."""
+        seconds = max(0.05, min(OWNER_SECONDS, deadline - trio.current_time()))
+        body = batch.part(rows).to_wire()
+        try:
+            wire = await self._links.request(owner.address, "batch", body, seconds)
+            placed, left = read_placed(wire, rows)
+        except MeteorError as error:
+            log.debug("%s did not take its part of a batch: %s", owner.address, error)
+            self._owners.forget(owner)
+            posted.left.update(rows)
+            return
+        if left:
+            self._owners.forget(owner)  # its arc is not what it was
+        posted.take(placed)
+        posted.left.update(left)
+
+    async def answer(self, body: Value) -> Value:
+        """Carry out a part of a batch for another peer."""
+        batch = Batch.from_wire(self._sites, body)
+        placed, left = await self._here(batch, range(len(batch)))
+        return [
+            list(placed.rows),
+            placed.copies,
+            placed.matches,
+            [[row, due.to_wire()] for row, dues in placed.notes.items() for due in dues],
+            placed.fault,
+            left,
+        ]
+
+    async def _here(self, batch: Batch, rows: Sequence[int]) -> tuple[Placed, list[int]]:
+        """Carry out what of a batch lies in this peer's arc; returns what does not, too."""
+        await self._gate.enter()
+        try:
+            spans = self._overlay.spans
+            if self._overlay.doubts(spans):
+                return Placed(), list(rows)
+            if spans == WHOLE:
+                mine, left = rows, []
+            else:
+                mine = [i for i in rows if contains(spans, batch.sites[i].identifier)]
+                left = [i for i in rows if i not in set(mine)] if len(mine) < len(rows) else []
+            part = batch if len(mine) == len(batch) else batch.part(mine)
+            placed = await self._point.store(part, self._overlay.me.address) if mine else Placed()
+            placed.rows = mine
+            placed.notes = {mine[i]: dues for i, dues in placed.notes.items()}
+            return placed, left
+        finally:
+            self._gate.leave()
+
+
+class Posted:
+    """What a client posted, and what came of it."""
+
+    def __init__(self, batch: Batch, count: int) -> None:
+        self.batch = batch
+        self.rows: list[int] = []
+        """Where each message of the batch stood in the client's request."""
+        self.others: dict[int, Message] = {}
+        """Posts that are no points, by where they stood."""
+        self.outcomes: dict[int, Value] = {}
+        """What came of those that did not simply succeed, by where they stood."""
+        self.notes: dict[int, list[Due]] = {}
+        """What is due to inboxes, by place in the batch."""
+        self.left: set[int] = set()
+        """Those of the batch that must go the general way."""
+        self._copies, self._matches = [0] * count, [0] * count
+
+    def take(self, placed: Placed) -> None:
+        """Note what came of a part of the batch."""
+        if placed.fault:
+            self.fail(placed.rows, placed.fault)
+            return
+        for i, matches in zip(placed.rows, placed.matches, strict=True):
+            row = self.rows[i]
+            self._copies[row], self._matches[row] = placed.copies, matches
+        self.notes.update(placed.notes)
+
+    def fail(self, places: Iterable[int], fault: str) -> None:
+        """Note that messages of the batch could not be carried out, and why."""
+        self.outcomes.update({self.rows[i]: ["error", "remote", fault] for i in places})
+
+    def to_wire(self) -> list[Any]:
+        """Return what the client hears: copies and matches of each post, and the exceptions."""
+        return [self._copies, self._matches, [[row, said] for row, said in self.outcomes.items()]]
+
+
+def read_placed(wire: Value, rows: Sequence[int]) -> tuple[Placed, list[int]]:
+    """Read what another peer says of its part of a batch, whose rows stand where `rows` says."""
+    try:
+        done, copies, matches, notes, fault, left = wire
+        placed = Placed(
+            [rows[i] for i in done], int(copies), list(map(int, matches)), {}, str(fault)
+        )
+        for row, due in notes:
+            placed.notes.setdefault(rows[row], []).append(Due.from_wire(due))
+        if len(done) + len(left) == len(rows) and (fault or len(matches) == len(done)):
+            return placed, [rows[i] for i in left]
+    except (IndexError, TypeError, ValueError) as error:
+        raise ProtocolError(f"what came are not the results of a batch: {error}") from error
+    raise ProtocolError("what came are not the results of a batch")

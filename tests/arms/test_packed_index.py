@@ -1,0 +1,184 @@
+"""The packed index answers like a look at every box, whatever was added, deleted and tidied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from arms.matching import PackedIndex, packed, shelves
+from squid.curve import Curve
+
+BITS = 4
+Box = tuple[tuple[int, int], ...]
+
+SMALL = {
+    shelves: {"BLOCK_BITS": 1, "BLOCK": 2, "SHELF_BITS": 1, "SHELF": 2, "SHELF_ROWS": 4},
+    packed: {"BLOCK": 2, "SHELF": 2, "SHELF_ROWS": 4, "TAIL_ROWS": 3, "TAILS": 2, "FANOUT": 2},
+}
+"""Sizes that have a few boxes go through all levels."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, values in SMALL.items():
+            for name, value in values.items():
+                patch.setattr(module, name, value)
+        patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
+        patch.setattr(packed, "MERGED_MAX", 2)
+        patch.setattr(packed, "EVENTS_AT_ONCE", 8)
+        yield
+
+
+ends = st.one_of(
+    st.tuples(st.integers(0, 2**BITS - 1), st.integers(0, 2**BITS - 1)).map(sorted).map(tuple),
+    st.integers(0, 2**BITS - 1).map(lambda at: (at, at)),
+    st.just((0, 2**BITS - 1)),
+)
+
+
+class Interleaved(RuleBasedStateMachine):
+    """Adds, deletes and steps of tidying in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.boxes: dict[int, list[Box]] = {}
+        self.next = 0
+
+    @initialize(dimensions=st.sampled_from([1, 2, 3]))
+    def make(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.index = PackedIndex(dimensions, BITS)
+
+    def draw(self, data: st.DataObject, most: int) -> list[Box]:
+        box = st.tuples(*[ends] * self.dimensions)
+        return data.draw(st.lists(box, min_size=1, max_size=most))
+
+    @rule(data=st.data())
+    def add_several(self, data: st.DataObject) -> None:
+        boxes = self.draw(data, 12)
+        codes = range(self.next, self.next + len(boxes))
+        self.next += len(boxes)
+        self.boxes |= {code: [box] for code, box in zip(codes, boxes, strict=True)}
+        self.index.add(codes, boxes)
+
+    @rule(data=st.data(), bulk=st.booleans())
+    def add_one_with_several_boxes(self, data: st.DataObject, bulk: bool) -> None:
+        boxes = list(set(self.draw(data, 3)))
+        self.boxes[self.next] = boxes
+        codes = [self.next] * len(boxes)
+        if bulk:
+            array = np.array(boxes)
+            self.index.load(np.array(codes), array[:, :, 0], array[:, :, 1])
+        else:
+            self.index.add(codes, boxes)
+        self.next += 1
+
+    @rule(data=st.data(), times=st.integers(1, 5))
+    def add_the_same_again(self, data: st.DataObject, times: int) -> None:
+        (box,) = self.draw(data, 1)
+        self.boxes |= {self.next + i: [box] for i in range(times)}
+        self.index.add(range(self.next, self.next + times), [box] * times)
+        self.next += times
+
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        if self.boxes:
+            code = data.draw(st.sampled_from(sorted(self.boxes)))
+            boxes = self.boxes.pop(code)
+            assert self.index.discard(code, boxes) == len(boxes)
+            assert self.index.discard(code, boxes) == 0
+
+    @rule(steps=st.integers(1, 3))
+    def tidy(self, steps: int) -> None:
+        for _ in range(steps):
+            self.index.tidy()
+
+    @rule()
+    def tidy_all(self) -> None:
+        for _ in range(1000):
+            if not self.index.tidy():
+                break
+        else:
+            pytest.fail("tidying comes to no end")
+        for number, level in enumerate(self.index._levels[1:], start=1):
+            assert len(level) <= packed.FANOUT**number
+
+    @rule(data=st.data())
+    def ask_for_a_box(self, data: st.DataObject) -> None:
+        (box,) = self.draw(data, 1)
+        low, high = zip(*box, strict=True)
+        found = self.index.meeting(low, high)
+        assert sorted(found.tolist()) == self.meeting(box)
+
+    @rule(data=st.data())
+    def ask_for_points(self, data: st.DataObject) -> None:
+        point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
+        points = data.draw(st.lists(point, max_size=8))
+        which, codes = self.index.meeting_points(
+            np.array(points, np.int64).reshape(-1, self.dimensions)
+        )
+        for number, point in enumerate(points):
+            assert sorted(codes[which == number].tolist()) == self.meeting([(c, c) for c in point])
+
+    def meeting(self, asked: Box | list[tuple[int, int]]) -> list[int]:
+        """Return the codes of what meets a box, by looking at every box."""
+        return sorted(
+            code
+            for code, boxes in self.boxes.items()
+            for box in boxes
+            if all(a <= d and c <= b for (a, b), (c, d) in zip(box, asked, strict=True))
+        )
+
+    @invariant()
+    def counts(self) -> None:
+        assert len(self.index) == sum(map(len, self.boxes.values()))
+
+    @invariant()
+    def levels_are_in_order(self) -> None:
+        for level in self.index._levels[1:]:
+            for one, other in pairwise(level):
+                assert one.first <= one.last <= other.first <= other.last
+
+
+Interleaved.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+test_any_interleaving_answers_like_a_look_at_every_box = Interleaved.TestCase
+
+
+@pytest.mark.parametrize(("dimensions", "bits"), [(1, 63), (2, 31), (3, 21), (5, 12), (8, 7)])
+def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
+    rng = np.random.default_rng(dimensions)
+    top = (1 << bits) - 1
+    one, other = rng.integers(0, top, (2, 200, dimensions), endpoint=True)
+    lows, highs = np.minimum(one, other), np.maximum(one, other)
+    lows[:3], highs[:3] = [[0], [top], [0]], [[0], [top], [top]]
+    index = PackedIndex(dimensions, bits)
+    index.load(np.arange(100), lows[:100], highs[:100])
+    index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
+    points = np.concatenate((lows[:50], highs[:50]))
+    which, codes = index.meeting_points(points)
+    for number, point in enumerate(points):
+        wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
+        found = index.meeting(point.tolist(), point.tolist())
+        assert sorted(found.tolist()) == wanted == sorted(codes[which == number].tolist())
+
+
+def test_points_come_with_their_places_on_the_curve() -> None:
+    curve = Curve(3, 21)
+    points = np.random.default_rng(7).integers(0, 1 << 21, (500, 3))
+    index = PackedIndex(3, 21, of_points=True)
+    index.load(np.arange(400), points[:400], points[:400])
+    index.add(range(400, 500), np.stack((points, points), axis=2)[400:].tolist())
+    found = index.places([0] * 3, [(1 << 20) - 1] * 3, blocks_max=1000)
+    assert found is not None
+    places = dict(zip(*(array.tolist() for array in found), strict=True))
+    assert places == {
+        i: curve.encode(point) for i, point in enumerate(points.tolist()) if max(point) < 1 << 20
+    }
+    assert index.places([0] * 3, [(1 << 21) - 1] * 3, blocks_max=3) is None
