@@ -179,6 +179,7 @@ class Node:
             self._sessions.notify,
             self._sessions.tell,
             self.report,
+            self.overlay.forget,
         )
         self._point = point
         self._router = Router(self.space, self.overlay, self._links, point, gate)
