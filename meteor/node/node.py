@@ -180,6 +180,7 @@ class Node:
             self._sessions.notify,
             self._sessions.tell,
             self.report,
+            self.overlay.forget,
         )
         self._point = point
         self._router = Router(self.space, self.overlay, self._links, point, gate)
@@ -407,19 +408,10 @@ class Node:
 
     def bounds(self) -> Bounds:
         """Say how much there is of all that must not grow, each with its bound."""
-        parts = (
-            self._writer,
-            self._sessions,
-            self._links,
-            self._replicas,
-            self._router,
-            self._service,
-            self.overlay.lost,
-        )
         found = {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
-        for part in parts:
-            found |= part.bounds()
-        return found
+        found |= self._writer.bounds() | self._sessions.bounds() | self._links.bounds()
+        found |= self._replicas.bounds() | self._router.bounds() | self._service.bounds()
+        return found | self.overlay.lost.bounds()
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

@@ -30,7 +30,16 @@ from meteor.limits import (
     Bounds,
 )
 from meteor.node.admission import Admission
-from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
+from meteor.node.errands import (
+    Answer,
+    Errand,
+    Forget,
+    Survey,
+    Take,
+    errand_for,
+    read_resume,
+    read_spans,
+)
 from meteor.node.notices import Notices
 from meteor.node.point import TOO_MANY_NOTES
 from meteor.node.posts import Posted, Posts
@@ -91,6 +100,8 @@ class Service:
                 return await self._trace(client, message, self._seconds(seconds))
             case "survey", [seconds]:
                 return await self._survey(self._seconds(seconds))
+            case "forget", [str() as address, seconds]:
+                return await self._forget(address, self._seconds(seconds))
             case "space", _:
                 return self._space.to_toml()
             case _:
@@ -332,6 +343,13 @@ class Service:
         (answer,) = await self._router.ask([Errand(Survey(), WHOLE)], seconds)
         left = missing(Errand(Survey(), WHOLE).members(self._space), WHOLE, answer.covered)
         return [answer.reports, not left, size(left) / size(WHOLE)]
+
+    async def _forget(self, address: str, seconds: float) -> Value:
+        """Have every peer of the ring wait no longer for a lost one; says how many did."""
+        errand = Errand(Forget(address), WHOLE)
+        (answer,) = await self._router.ask([errand], seconds)
+        left = missing(errand.members(self._space), WHOLE, answer.covered)
+        return [answer.matches, not left]
 
 
 class _Taken:

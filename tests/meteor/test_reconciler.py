@@ -20,6 +20,7 @@ from meteor.node.reconciler import Reconciler
 from meteor.node.writer import Writer
 from meteor.ring.arcs import WHOLE, Spans, arc, contains
 from meteor.transport.frames import FrameDecoder, encode
+from tests.arms.rendezvous_point import stored_after
 from tests.meteor.rings import SPACE, AtOnce
 
 NOW, LATER = 1_000, 10**12
