@@ -144,18 +144,25 @@ class Shelves:
         there = begin + np.flatnonzero(self._codes[begin : begin + SHELF_ROWS] >= 0)
         return self.ends_at(there), self._codes[there], self._keys[there]
 
-    def discard(self, shelf: int, code: int, key: int | None = None) -> int:
-        """Forget the rows with a code; returns how many there were.
+    def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
+        """Forget the rows with these codes; returns how many there were.
 
-        With a key, the shelf is one in order, and only rows with that key are looked at.
+        With their keys, the shelf is one in order, and only rows with those keys are looked at.
         """
-        begin, end = shelf * SHELF_ROWS, (shelf + 1) * SHELF_ROWS
-        if key is not None:
-            keys = self._keys[begin:end]
-            end = begin + int(keys.searchsorted(key, "right"))
-            begin += int(keys.searchsorted(key))
-        found = begin + np.flatnonzero(self._codes[begin:end] == code)
-        self._codes[found] = GONE
+        begin = shelf * SHELF_ROWS
+        here = self._codes[begin : begin + SHELF_ROWS]
+        if keys is None:
+            found = np.flatnonzero(np.isin(here, codes))
+        else:
+            kept = self._keys[begin : begin + SHELF_ROWS]
+            lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
+            alone, crowded = highs - lows == 1, highs - lows > 1
+            found = lows[alone][here[lows[alone]] == codes[alone]]
+            for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
+                ours = codes[(lows == low) & crowded]
+                crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
+                found = np.concatenate((found, crowd))
+        here[found] = GONE
         return len(found)
 
     # -- searching ---------------------------------------------------------------------------------

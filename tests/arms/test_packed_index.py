@@ -33,6 +33,7 @@ def small() -> Iterator[None]:
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
         patch.setattr(shelves, "MANY_BLOCKS", 5)
         patch.setattr(packed, "MERGED_MAX", 2)
+        patch.setattr(packed, "FEW", 3)
         patch.setattr(packed, "EVENTS_AT_ONCE", 8)
         yield
 
@@ -88,13 +89,15 @@ class Interleaved(RuleBasedStateMachine):
         self.index.add(range(self.next, self.next + times), [box] * times)
         self.next += times
 
-    @rule(data=st.data())
-    def discard(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), many=st.booleans())
+    def discard(self, data: st.DataObject, many: bool) -> None:
         if self.boxes:
-            code = data.draw(st.sampled_from(sorted(self.boxes)))
-            boxes = self.boxes.pop(code)
-            assert self.index.discard(code, boxes) == len(boxes)
-            assert self.index.discard(code, boxes) == 0
+            code = st.sampled_from(sorted(self.boxes))
+            chosen = data.draw(st.lists(code, min_size=1, max_size=20 if many else 1, unique=True))
+            rows = [(code, box) for code in chosen for box in self.boxes.pop(code)]
+            codes, boxes = zip(*rows, strict=True)
+            assert self.index.discard(codes, boxes) == len(boxes)
+            assert self.index.discard(codes, boxes) == 0
 
     @rule(steps=st.integers(1, 3))
     def tidy(self, steps: int) -> None:
