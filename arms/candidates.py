@@ -64,14 +64,17 @@ class Candidates:
 
     def _selecting(self, now_ms: int, data: Selected, codes: list[int]) -> list[Message]:
         # For each of thousands of matches a second, so this looks twice where it could call once.
-        hot, plain, found = self._hot, is_plain(data), []
+        hot, found = self._hot, []
+        plain: bool | None = None
         for code in codes:
             one = hot.get(code >> FLAG_BITS)
             if one is None or one.expires_ms <= now_ms:
                 one = self._get(now_ms, code >> FLAG_BITS)
                 if one is None:
                     continue
-            if (plain and code & EXACT) or one.selects(data):
+            if code & EXACT and plain is None:
+                plain = is_plain(data)
+            if (code & EXACT and plain) or one.selects(data):
                 found.append(one.stored.message)
         return found
 

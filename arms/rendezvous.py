@@ -203,21 +203,20 @@ class Rendezvous:
     def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
         """Say who watches for data at these sites, by the text of their profile.
 
-        The sites are points that this peer speaks for, so it is the one that reacts.
+        The sites are points that this peer speaks for, so it is the one that reacts. Sites with the
+        same watchers share one answer.
         """
-        different = {site.text: site for site in sites}
-        places = list(different.values())
-        cells = [site.cells for site in places]
-        selecting = self.store.candidates.selecting
+        different = list({site.text: site for site in sites}.values())
+        cells = [site.cells for site in different]
         found: dict[str, Watchers] = {}
-        for text, interests in zip(different, selecting(now_ms, places, cells), strict=True):
-            ours = found[text] = Watchers(len(interests))
-            for interest in interests:
-                if interest.modifiers.inbox is None:
-                    header = interest.header
-                    ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
-                else:
-                    ours.notes.append(due(interest))
+        same: dict[tuple[str, ...], Watchers] = {}
+        selecting = self.store.candidates.selecting(now_ms, different, cells)
+        for site, interests in zip(different, selecting, strict=True):
+            key = tuple([interest.header.id for interest in interests])
+            ours = same.get(key)
+            if ours is None:
+                ours = same[key] = _watchers(interests)
+            found[site.text] = ours
         return found
 
     def page(
@@ -331,6 +330,17 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
+
+
+def _watchers(interests: Sequence[Message]) -> Watchers:
+    ours = Watchers(len(interests))
+    for interest in interests:
+        if interest.modifiers.inbox is None:
+            header = interest.header
+            ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+        else:
+            ours.notes.append(due(interest))
+    return ours
 
 
 def _as_kept(plan: Plan, written: Sequence[int]) -> Message:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from arms.limits import DATA_BYTES_MAX
 
+Bounds = dict[str, tuple[int, int]]
+"""How much there is of something that must not grow, and its bound, by its name."""
+
 # -- the wire ------------------------------------------------------------------------------------
 
 PROTOCOL = 3

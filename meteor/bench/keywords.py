@@ -69,11 +69,18 @@ class Profiles:
         """Return the same words with fewer profiles."""
         return replace(self, numbers=self.numbers[:count])
 
+    def values(self, profile: int) -> dict[str, list[Pattern]]:
+        """Return the values of a profile's dimensions."""
+        return {name: [Keyword(word)] for name, word in self._pairs(profile)}
+
     def text(self, profile: int) -> str:
         """Return a profile as it is posted; no other has its serial number."""
-        words = (self.words[d][n] for d, n in enumerate(self.numbers[profile].tolist()))
-        pairs = [f"{NAMES[d]}={word}" for d, word in enumerate(words)]
-        return ", ".join([*pairs, f"serial={profile}"])
+        pairs = [*self._pairs(profile), ("serial", str(profile))]
+        return ", ".join(f"{name}={value}" for name, value in sorted(pairs))
+
+    def _pairs(self, profile: int) -> list[tuple[str, str]]:
+        numbers = self.numbers[profile].tolist()
+        return [(NAMES[d], self.words[d][number]) for d, number in enumerate(numbers)]
 
     def matching(self, query: Query) -> NDArray[np.bool_]:
         """Say of every profile whether it is asked for, by looking at all."""

@@ -15,23 +15,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meteor.bench.keywords import QUERIES, Query, make_profiles
-from meteor.bench.layouts import Layout, keyword_layout, random_places, split_places
+from meteor.bench.layouts import Layout, keyword_layout, quantile_layout
 from meteor.bench.report import Plot, Report
 from meteor.config import Config
 from meteor.simulation.resting import RestingRing, Walk
 
 if TYPE_CHECKING:
-    from meteor.bench.layouts import Integers
+    from meteor.bench.balance import Identifiers
 
 DEFAULTS = Config()
 
 PEERS = (100, 500, 1_000, 2_000, 5_000)
 """Rings as large as the paper's."""
-PROFILES = 1_000_000
+PROFILES = 200_000
 """Profiles in the largest ring; smaller ones have as many a peer."""
 
-WILDCARDS, RANGES = "keyword, wildcards", "three ranges of 10 %"
-"""The queries of the paper's Figure 8."""
+UPKEEP_SAMPLE = 100
+"""Peers whose fingers are looked up."""
+
+FIGURE_8 = {
+    "Wildcard queries": {"keyword, wildcards": "any", "keyword as posted, wildcards": "posted"},
+    "Range queries": {"three ranges of 10 %": "ranges"},
+}
+"""The two parts of the paper's figure, and the kinds of queries that stand for each."""
 POSTS = "a post, which is a point"
 
 PAPER_PROCESS, PAPER_MATCH = 11.0, 6.0
@@ -66,19 +72,20 @@ def run(
     settings = {"profiles": profiles, "queries of each kind": queries, "fingers": fingers}
     report = Report("route", {"seed": seed, **settings})
     progress(f"making {profiles:,} profiles")
-    layout = keyword_layout(make_profiles(profiles, seed))
+    layout = quantile_layout(make_profiles(profiles, seed))
     results: dict[int, dict[str, list[Found]]] = {}
     for count in sorted(peers):
         progress(f"{count:,} peers")
         part = layout.first(profiles * count // max(peers))
         random = Random(f"{seed} {count}")
-        places = split_places(part, count, DEFAULTS.samples, random)
+        places = part.places(count, DEFAULTS.samples, random)
         ring = RestingRing(places, DEFAULTS.successors, fingers)
         results[count] = {
             kind: [_ask(ring, part, make(part.profiles, random), random) for _ in range(queries)]
             for kind, make in QUERIES.items()
         } | {POSTS: [_post(ring, part, random) for _ in range(queries)]}
         _routing(report, ring, results[count])
+    _upkeep(report, ring, random)
     _figure_8(report, results, profiles)
     progress("load")
     _balance(report, layout, max(peers), seed)
@@ -109,7 +116,7 @@ class Place:
         return self.identifier if identifier <= self.identifier else None
 
 
-def _found(ring: RestingRing, walk: Walk, wanted: Integers) -> Found:
+def _found(ring: RestingRing, walk: Walk, wanted: Identifiers) -> Found:
     owners = ring.owners(walk.members)
     assert set(walk.spoken) == owners, "an owner was left out, or somebody spoke for nothing"
     places = np.array(ring.ids, np.int64)
@@ -163,6 +170,21 @@ def _routing(report: Report, ring: RestingRing, results: dict[str, list[Found]])
         )
 
 
+def _upkeep(report: Report, ring: RestingRing, random: Random) -> None:
+    """Say what it takes a peer to look up all of its fingers once."""
+    section = report.section(
+        f"Fingers of {len(ring):,} peers: what one takes to look all of them up",
+        "peers known",
+        "lookups",
+        "questions a lookup",
+    )
+    sample = random.sample(ring.ids, min(UPKEEP_SAMPLE, len(ring)))
+    targets = [(me, target) for me in sample for target in ring.targets(me)]
+    questions = [ring.hops(me, target) + 1 for me, target in targets]  # and one to the owner
+    known = fmean(len(ring.known(me)) for me in ring.ids)
+    section.add(known, len(targets) / len(sample), fmean(questions) if questions else None)
+
+
 def _percent(counts: Iterable[int], peers: int) -> float:
     return 100 * fmean(counts) / peers
 
@@ -173,33 +195,33 @@ def _figure_8(report: Report, results: dict[int, dict[str, list[Found]]], profil
     A slab, which is what one keyword and two wildcards are, crosses N^(-1/3) of the peers' arcs at
     least, if these are cubes.
     """
-    section = report.section(
-        "Figure 8 of the paper: % of the peers that process a query, and that find matches",
-        "peers",
-        "profiles",
-        "N^(-1/3) %",
-        "wildcards: process",
-        "match",
-        "ranges: process",
-        "match ",
-    )
-    section.add("the paper, to 5,000", "to 1,000,000", None, "< 11", "< 6", None, None)
-    for kind, title in ((WILDCARDS, "Wildcard queries"), (RANGES, "Range queries")):
+    columns: dict[str, list[tuple[float, float]]] = {}
+    for title, kinds in FIGURE_8.items():
         plot = Plot(f"{title}, 3 dimensions", "peers", "% of the peers")
         report.plots.append(plot)
-        for name, part in (("process the query", "contacted"), ("find matches", "matching")):
-            plot.series[name] = [
-                (peers, _percent((getattr(one, part) for one in found[kind]), peers))
-                for peers, found in results.items()
-            ]
+        for kind, label in kinds.items():
+            for name, part in (("process", "contacted"), ("match", "matching")):
+                line: list[tuple[float, float]] = [
+                    (peers, _percent((getattr(one, part) for one in found[kind]), peers))
+                    for peers, found in results.items()
+                ]
+                plot.series[f"{label}: {name}"] = columns[f"{label}: {name}"] = line
     report.plots[0].levels |= {
         "the paper: process": PAPER_PROCESS,
         "the paper: match": PAPER_MATCH,
     }
-    lines = [dict(line) for plot in report.plots for line in plot.series.values()]
-    for peers in results:
+    section = report.section(
+        "% of the peers that process a query and that find matches; in the paper's Figure 8, for "
+        f"wildcards, below {PAPER_PROCESS:.0f} and {PAPER_MATCH:.0f}",
+        "peers",
+        "profiles",
+        "N^(-1/3)",
+        *columns,
+    )
+    for i, peers in enumerate(results):
+        shares = (line[i][1] for line in columns.values())
         share = profiles * peers // max(results)
-        section.add(f"{peers:,}", share, 100 * peers ** (-1 / 3), *(line[peers] for line in lines))
+        section.add(f"{peers:,}", share, 100 * peers ** (-1 / 3), *shares)
 
 
 def _balance(report: Report, layout: Layout, peers: int, seed: int) -> None:
@@ -212,17 +234,13 @@ def _balance(report: Report, layout: Layout, peers: int, seed: int) -> None:
         "correlated words",
     )
     correlated = make_profiles(len(layout.profiles), seed, correlated=True)
-    pairs = {"keyword": (layout, keyword_layout(correlated))}
-    for codec, layouts in pairs.items():
-        for words, choose in PLACES.items():
+    codecs = {
+        "keyword": (keyword_layout(layout.profiles), keyword_layout(correlated)),
+        "quantile, with dither": (layout, quantile_layout(correlated)),
+    }
+    for codec, layouts in codecs.items():
+        for samples in (0, DEFAULTS.samples):
+            words = f"the busiest of {samples} is split" if samples else "random"
             random = Random(f"{seed} {words}")
-            loads = [one.loads(choose(one, peers, random)) for one in layouts]
-            section.add(codec, words, *(float(load.max() / load.mean()) for load in loads))
-
-
-PLACES: dict[str, Callable[[Layout, int, Random], list[int]]] = {
-    "random": lambda _, peers, random: random_places(peers, random),
-    f"the busiest of {DEFAULTS.samples} split": lambda layout, peers, random: split_places(
-        layout, peers, DEFAULTS.samples, random
-    ),
-}
+            spread = (one.imbalance(one.places(peers, samples, random)) for one in layouts)
+            section.add(codec, words, *spread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,6 +51,8 @@ def show(report: Report, as_json: bool, plot: Path | None) -> None:
     """Print a report, and draw its plots if they are wanted."""
     from meteor.bench.report import cell_text, draw
 
+    if sys.stderr.isatty():
+        click.echo("\r\033[2K", err=True, nl=False)  # what `say` said last
     if plot is not None:
         draw(report.plots, plot)
     if as_json:
@@ -69,6 +72,14 @@ def show(report: Report, as_json: bool, plot: Path | None) -> None:
         out.print(note)
     if plot is not None:
         out.print(f"drawn: {plot}")
+
+
+def say(words: str) -> None:
+    """Say on standard error what is being measured: on a terminal in one line, else in many."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[2K{words} ...", err=True, nl=False)
+    else:
+        click.echo(words, err=True)
 
 
 @bench.command()
@@ -159,7 +170,7 @@ def match(
 @click.option(
     "--profiles",
     type=click.IntRange(1, 10_000_000),
-    default=1_000_000,
+    default=200_000,
     show_default=True,
     help="Profiles in the largest ring; smaller ones have as many a peer.",
 )
@@ -194,14 +205,11 @@ def route(
 
     Example:
       meteor bench route
-      meteor bench route --peers 5000 --queries 200 --plot routing.svg
+      meteor bench route --profiles 1000000 --plot routing.svg
     """
     from meteor.bench.route import run
 
-    def progress(words: str) -> None:
-        click.echo(words, err=True)
-
-    show(run(peers, profiles, queries, seed, fingers, progress), as_json, plot)
+    show(run(peers, profiles, queries, seed, fingers, say), as_json, plot)
 
 
 @bench.command()
@@ -220,3 +228,78 @@ def start(repeats: int, seed: int, as_json: bool, plot: Path | None) -> None:
     from meteor.bench.start import run
 
     show(run(repeats), as_json, plot)
+
+
+@bench.command()
+@click.option(
+    "--messages", type=click.IntRange(1_000), default=20_000, show_default=True, help="Posts."
+)
+@click.option(
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="How often to measure."
+)
+@reporting
+def store(messages: int, repeats: int, seed: int, as_json: bool, plot: Path | None) -> None:
+    """Measure durable posts at one store, against bare sqlite3 doing the same inserts.
+
+    By the number of posts that share a transaction, with each post synced to the disk (full) and
+    without (normal).
+
+    Example:
+      meteor bench store --plot store.svg
+    """
+    from meteor.bench.store import run
+
+    show(run(messages, repeats, seed=seed), as_json, plot)
+
+
+@bench.command()
+@click.option(
+    "--messages",
+    type=click.IntRange(1_000),
+    default=50_000,
+    show_default=True,
+    help="Messages of a flow.",
+)
+@click.option(
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="How often to measure."
+)
+@click.option(
+    "--peers",
+    type=click.IntRange(1, 64),
+    multiple=True,
+    default=(1, 3, 8),
+    show_default=True,
+    help="Peers of a ring; repeat it for several rings.",
+)
+@click.option(
+    "--watches",
+    type=click.IntRange(0, 100_000),
+    multiple=True,
+    default=(0, 1_000, 10_000),
+    show_default=True,
+    help="Watches in place; repeat it for several.",
+)
+@click.option("--alone", is_flag=True, help="Leave out what other people made.")
+@reporting
+def ring(
+    messages: int,
+    repeats: int,
+    peers: tuple[int, ...],
+    watches: tuple[int, ...],
+    alone: bool,
+    seed: int,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Measure posts and notifications of real processes, beside what people use today.
+
+    Messages a second and latency between two programs on this machine: through rings of peers, and
+    through Mosquitto, NATS and Zenoh where they are installed.
+
+    Example:
+      meteor bench ring
+      meteor bench ring --messages 200000 --repeats 5 --plot ring.svg
+    """
+    from meteor.bench.ring import run
+
+    show(run(messages, repeats, peers, watches, seed, not alone, say), as_json, plot)

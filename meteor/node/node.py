@@ -21,7 +21,7 @@ from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
-from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL
+from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL, Bounds
 from meteor.node import identity
 from meteor.node.copying import Copier
 from meteor.node.errands import Errand
@@ -156,7 +156,8 @@ class Node:
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._leaps = Leaps(self.overlay, self._links, self.config)
         self._sessions = Sessions(me.address, self._links)
-        copier = Copier(self.space, store, clock)
+        sites = Sites(self.space)
+        copier = Copier(self.space, store, clock, sites)
         self._replicas = Replicas(
             store, copier, self._writer, self.overlay, self._links, self.config, clock
         )
@@ -198,7 +199,7 @@ class Node:
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
         )
         self._posts = Posts(
-            Sites(self.space),
+            sites,
             self.overlay,
             self._links,
             point,
@@ -283,15 +284,17 @@ class Node:
             try:
                 while await self._point.sweep():
                     await trio.lowlevel.checkpoint()
-            except StoreError as error:
+            except (StoreError, MeteorError) as error:
                 log.warning("expired messages are not removed: %s", error)
 
     async def leave(self) -> None:
         """Hand everything to the successor, tell the neighbours, and stop serving."""
-        if await self._handover.leave():
-            await self.overlay.depart()
-        self._serving = False
-        self._left.set()
+        handed_over = await self._handover.leave()
+        with trio.CancelScope(shield=True):  # whoever asked for it may be gone by now
+            if handed_over:
+                await self.overlay.depart()
+            self._serving = False
+            self._left.set()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -401,6 +404,22 @@ class Node:
         data = self.store.counts(now_ms, overlay.spans)[Kind.DATA]
         middle = self.store.quantile(now_ms, overlay.spans, share)
         return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, middle]
+
+    def bounds(self) -> Bounds:
+        """Say how much there is of all that must not grow, each with its bound."""
+        parts = (
+            self._writer,
+            self._sessions,
+            self._links,
+            self._replicas,
+            self._router,
+            self._service,
+            self.overlay.lost,
+        )
+        found = {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
+        for part in parts:
+            found |= part.bounds()
+        return found
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

@@ -23,7 +23,7 @@ from meteor.node.errands import Answer, Errand, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Voting
 from meteor.node.writer import Writer
-from meteor.notifications import Told
+from meteor.notifications import Told, told_of
 from meteor.ring.arcs import TOP, contains, intersect, subtract
 
 
@@ -117,23 +117,23 @@ class RendezvousPoint:
             watchers = self._rendezvous.watchers(now_ms, batch.sites)
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
-        placed = Placed(copies=copies)
-        tellings: dict[str, list[Told]] = {}
-        for row, (id_, site, data, end) in enumerate(
-            zip(batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True)
-        ):
-            text = site.text
-            ours = watchers[text]
-            new = id_ not in write.repeated
-            placed.matches.append(ours.count if new else 0)
-            if ours.notes:
-                placed.notes[row] = ours.notes
-            if new and ours.ways:
-                tellings.setdefault(text, []).append((id_, text, data, batch.sender, {}, end))
-        for text, items in tellings.items():
-            for address, targets in watchers[text].ways.items():
-                self._tell(items, address, targets)
-        return placed
+        ours = [watchers[site.text] for site in batch.sites]
+        rows: dict[int, list[int]] = {}
+        for row, (id_, theirs) in enumerate(zip(batch.ids, ours, strict=True)):
+            if theirs.ways and id_ not in write.repeated:
+                rows.setdefault(id(theirs), []).append(row)
+        for some in rows.values():
+            part = batch if len(some) == len(batch) else batch.part(some)
+            for address, targets in ours[some[0]].ways.items():
+                self._tell(told_of(part), address, targets)
+        return Placed(
+            copies=copies,
+            matches=[
+                0 if id_ in write.repeated else theirs.count
+                for id_, theirs in zip(batch.ids, ours, strict=True)
+            ],
+            notes={row: theirs.notes for row, theirs in enumerate(ours) if theirs.notes},
+        )
 
     async def sweep(self) -> int:
         """Remove a batch of what has expired; returns how many messages went."""

@@ -27,6 +27,7 @@ from meteor.limits import (
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
+    Bounds,
 )
 from meteor.node.admission import Admission
 from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
@@ -61,6 +62,15 @@ class Service:
         """The short way; set when the peer is put together, as it falls back on this one's."""
         self.catch_up: Callable[[], Awaitable[None]]
         """Waits for watchers that lag behind; set likewise."""
+
+    def bounds(self) -> Bounds:
+        """Say what is in hand for clients, and remembered."""
+        hand = self.admission
+        return {
+            "messages in hand": (hand.posts, hand.posts_max),
+            "bytes in hand": (hand.bytes, hand.bytes_max),
+            "takes remembered": (len(self._taken), CONSUMES_REMEMBERED_MAX),
+        }
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import trio
 
+from arms.limits import DATA_BYTES_MAX
 from arms.rendezvous import Notification
 from meteor.errors import ConnectionLost, InputError, MeteorError
 from meteor.limits import (
@@ -22,9 +22,10 @@ from meteor.limits import (
     DELIVERIES_QUEUED_MAX,
     PAGE_BYTES,
     SLOW_WATCHER_SECONDS,
+    Bounds,
 )
 from meteor.node.links import Links
-from meteor.notifications import Entry, Told, columns, rows, told
+from meteor.notifications import Group, Told, columns, rows, told
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -50,6 +51,9 @@ DELIVER_SECONDS = 5.0
 Target = tuple[str, str]
 """A client and one of its watches."""
 
+SLICE_BYTES_MAX = PAGE_BYTES + 2 * DATA_BYTES_MAX
+"""More than what is queued at once weighs: so much the last that finds room may go beyond."""
+
 
 class Sessions:
     """Who is connected here, and who is to be told what."""
@@ -71,6 +75,21 @@ class Sessions:
             task_status.started()
             await trio.sleep_forever()
 
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, and for the slowest client."""
+        ways = [(way.count, way.bytes) for way in self._ways.values()]
+        ways += [(s.waiting.count, s.waiting.bytes) for s in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((n for n, _ in ways), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in ways), default=0),
+                DELIVERIES_BYTES_MAX + SLICE_BYTES_MAX,
+            ),
+        }
+
     def notify(self, notifications: Sequence[Notification]) -> None:
         """Send notifications on their way; never waits."""
         targets: dict[str, tuple[Told, dict[str, list[Target]]]] = {}
@@ -87,8 +106,7 @@ class Sessions:
             self._deliver(items, targets)
             return
         for part in _parts(targets):
-            way = self._way(address)
-            taken = way.put([(*item, part) for item in items])
+            taken = self._way(address).put(items, part)
             self.lost += (len(items) - taken) * len(part)
 
     def _deliver(self, items: Sequence[Told], targets: Sequence[Target]) -> None:
@@ -130,7 +148,7 @@ class Sessions:
             try:
                 await self._links.request(address, "deliver", columns(batch), DELIVER_SECONDS)
             except MeteorError as error:
-                count = sum(len(entry[-1]) for entry in batch)
+                count = sum(len(items) * len(targets) for items, targets in batch)
                 self.lost += count
                 log.info("%d notifications did not reach %s: %s", count, address, error)
 
@@ -156,28 +174,26 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._waiting = _Waiting()
+        self.waiting = _Waiting()
         self._missed = 0
         self._patience = True  # it has not been waited for in vain since it last kept up
         self._progress = trio.Event()
 
     def offer(self, items: Sequence[Told], watches: list[str]) -> int:
         """Queue messages; returns how many notifications are lost as the client is too slow."""
-        entries = [(*item, watches) for item in items]
-        taken = self._waiting.put(entries)
-        lost = (len(items) - taken) * len(watches)
+        lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
         return lost
 
     @property
     def lagging(self) -> bool:
         """Whether it is worth waiting for this client."""
-        return self._patience and self._waiting.is_half_full
+        return self._patience and self.waiting.is_half_full
 
     async def catch_up(self) -> None:
         """Wait until the client has caught up; when it does not, it is not waited for again."""
         with trio.move_on_after(SLOW_WATCHER_SECONDS) as waited:
-            while self._waiting.is_half_full:
+            while self.waiting.is_half_full:
                 await self._progress.wait()
         self._patience = not waited.cancelled_caught
 
@@ -185,17 +201,18 @@ class Session:
         """Send what is queued, as it comes."""
         try:
             while True:
-                await self._waiting.some()
-                batch = self._waiting.take()
+                await self.waiting.some()
+                batch = self.waiting.take()
                 missed, self._missed = self._missed, 0
                 await self._channel.push("notify", [*columns(batch), missed])
-                if not self._waiting.is_half_full:
+                await trio.lowlevel.checkpoint()  # a full queue is many frames
+                if not self.waiting.is_half_full:
                     self._patience = True
                     self._wake()
         except ConnectionLost:
             return
         finally:
-            self._waiting.close()
+            self.waiting.close()
             self._wake()
 
     def _wake(self) -> None:
@@ -207,26 +224,28 @@ class _Waiting:
     """What waits to be sent one way: so many messages, and so many bytes."""
 
     def __init__(self) -> None:
-        self._queue: deque[Entry] = deque()
-        self._bytes = 0
+        self._queue: deque[tuple[Group, int]] = deque()
+        self.count = self.bytes = 0
         self._something = trio.Event()
 
     @property
     def is_half_full(self) -> bool:
-        return (
-            len(self._queue) > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
-        )
+        """Whether who sends should slow down."""
+        return self.count > DELIVERIES_QUEUED_MAX // 2 or self.bytes > DELIVERIES_BYTES_MAX // 2
 
-    def put(self, entries: Sequence[Entry]) -> int:
-        """Queue messages; returns how many had room."""
-        room = DELIVERIES_QUEUED_MAX - len(self._queue)
-        if self._bytes >= DELIVERIES_BYTES_MAX or room <= 0:
-            return 0
-        entries = entries[:room]
-        self._queue.extend(entries)
-        self._bytes += sum(map(_size, entries))
+    def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
+        """Queue messages for the same targets; returns how many had room."""
+        items = items[: max(0, DELIVERIES_QUEUED_MAX - self.count)]
+        taken = 0
+        for some, size in _slices(items, TARGET_BYTES * len(targets)):
+            if self.bytes >= DELIVERIES_BYTES_MAX:
+                break
+            self._queue.append(((some, targets), size))
+            self.bytes += size
+            taken += len(some)
+        self.count += taken
         self._something.set()
-        return len(entries)
+        return taken
 
     async def some(self) -> None:
         """Wait until there is something."""
@@ -234,25 +253,41 @@ class _Waiting:
             self._something = trio.Event()
             await self._something.wait()
 
-    def take(self) -> list[Entry]:
-        """Return what is queued, as much as one frame should hold."""
-        queue, size, count = self._queue, 0, 0
-        for entry in islice(queue, FRAME_NOTIFICATIONS_MAX):
-            size += _size(entry)
-            count += 1
-            if size >= PAGE_BYTES:
+    def take(self) -> list[Group]:
+        """Return what is queued, as much as one frame should hold; one slice at least."""
+        groups: list[Group] = []
+        count = total = 0
+        while self._queue:
+            group, size = self._queue[0]
+            if groups and (
+                count + len(group[0]) > FRAME_NOTIFICATIONS_MAX or total + size > PAGE_BYTES
+            ):
                 break
-        self._bytes -= size
-        return [queue.popleft() for _ in range(count)]
+            self._queue.popleft()
+            groups.append(group)
+            count += len(group[0])
+            total += size
+        self.count -= count
+        self.bytes -= total
+        return groups
 
     def close(self) -> None:
         """Drop everything: there is nobody to send it to."""
         self._queue.clear()
-        self._bytes = 0
+        self.count = self.bytes = 0
 
 
-def _size(entry: Entry) -> int:
-    return len(entry[1]) + len(entry[2]) + ENVELOPE_BYTES + TARGET_BYTES * len(entry[6])
+def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
+    """Cut messages into slices that fit a frame, with their sizes; `more` is added for each."""
+    begin = size = 0
+    for end, item in enumerate(items):
+        length = len(item[1]) + len(item[2]) + ENVELOPE_BYTES + more
+        if end > begin and (size + length > PAGE_BYTES or end - begin == FRAME_NOTIFICATIONS_MAX):
+            yield items[begin:end], size
+            begin, size = end, 0
+        size += length
+    if items:
+        yield items[begin:], size
 
 
 def _parts(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:

@@ -25,7 +25,7 @@ from meteor.ring.arcs import (
     union,
 )
 from meteor.ring.fingers import Known, offsets
-from meteor.ring.questions import Peer
+from meteor.ring.questions import Peer, between
 from meteor.ring.table import split
 
 
@@ -75,6 +75,25 @@ class RestingRing:
         if me not in self._tables:
             self._tables[me] = self._table(me)
         return self._tables[me]
+
+    def hops(self, me: int, identifier: int) -> int:
+        """Count whom a peer asks, one after the other, until one knows the owner."""
+        asked = 0
+        while True:
+            known = self.known(me)
+            if not known:
+                return asked
+            successor = known[0].peer.id
+            if identifier == successor or between(me, identifier, successor):
+                return asked
+            me = [k.peer.id for k in known if between(me, k.peer.id, identifier)][-1]
+            asked += 1
+
+    def targets(self, me: int) -> list[int]:
+        """Return what a peer looks up for all of its fingers: one target in each arc."""
+        successor = (self.known(me)[0].peer.id - me) % RING_SIZE if self.known(me) else RING_SIZE
+        far = [(me + offset) % RING_SIZE for offset in self._offsets if offset > successor]
+        return list({self.owner(target): target for target in far}.values())
 
     def _table(self, me: int) -> list[Known]:
         place = bisect_left(self.ids, me)

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from arms.message import Action, region_of_profile
 from arms.profile import Profile
 from meteor.bench.keywords import QUERIES, make_profiles
-from meteor.bench.layouts import Layout, keyword_layout, random_places, split_places
+from meteor.bench.layouts import Layout, keyword_layout, quantile_layout
 from meteor.cli.main import cli
 
-LAYOUTS = {"keyword": keyword_layout}
+LAYOUTS = {"keyword": keyword_layout, "quantile": quantile_layout}
 
 
 @pytest.fixture(scope="module", params=sorted(LAYOUTS))
@@ -58,22 +58,12 @@ def test_correlated_words_follow_from_the_first() -> None:
     assert max(n for (first, _), n in pairs.items() if first == word) / count > 0.85
 
 
-def test_loads_count_every_profile_at_its_owner(layout: Layout) -> None:
-    places = random_places(50, Random(1))
-    loads = layout.loads(places).tolist()
-    owners = Counter(
-        next((i for i, place in enumerate(places) if place >= at), 0)
-        for at in layout.identifiers.tolist()
-    )
-    assert loads == [owners[i] for i in range(50)]
-
-
 def test_joins_that_split_the_busiest_spread_the_load(layout: Layout) -> None:
-    places = split_places(layout, 50, 8, Random(1))
-    assert len(places) == len(set(places)) == 50
-    assert places == sorted(places)
-    split, random = (layout.loads(p).max() for p in (places, random_places(50, Random(1))))
-    assert split < random / 2
+    split, random = (layout.places(50, samples, Random(1)) for samples in (8, 0))
+    for places in (split, random):
+        assert len(places) == 50
+        assert places == sorted(set(places))
+    assert layout.imbalance(split) < layout.imbalance(random) / 2
 
 
 def test_routing_is_measured_and_drawn(tmp_path: Path) -> None:
@@ -82,12 +72,14 @@ def test_routing_is_measured_and_drawn(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["bench", "route", *sizes, "--json", "--plot", str(picture)])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    small, large, figure, _ = report["sections"]
+    small, large, upkeep, figure, _ = report["sections"]
     for row in (*small["rows"], *large["rows"]):
         assert row["asked twice"] == 0
         assert row["recall %"] in (None, 100)
         assert row["messages"] + 1 >= row["owners %"] / 100 * 20
-    assert [row["peers"] for row in figure["rows"]] == ["the paper, to 5,000", "20", "100"]
+    assert upkeep["rows"][0]["lookups"] <= upkeep["rows"][0]["peers known"]
+    assert [row["peers"] for row in figure["rows"]] == ["20", "100"]
+    assert figure["rows"][1]["any: process"] == large["rows"][0]["contacted %"]
     assert "<svg" in picture.read_text(encoding="utf-8")
 
 

@@ -181,6 +181,14 @@ def test_a_resting_ring_knows_what_chord_converges_to(
     for one in world.cores.values():
         entries = [(entry.peer.id, entry.predecessor) for entry in one.known()]
         assert entries == [(k.peer.id, k.predecessor) for k in ring.known(one.me.id)]
+        identifier = world.random.randrange(RING_SIZE)
+        _, asked = world.run_counted(one.lookup(identifier))
+        assert asked == ring.hops(one.me.id, identifier)
+        if one.successors:
+            successor = one.successors[0].id
+            looked_up = {one.fingers.next_target(successor) for _ in range(fingers * 63)}
+            others = {i for i in looked_up if i is not None and ring.owner(i) != one.me.id}
+            assert others == {i for i in ring.targets(one.me.id) if ring.owner(i) != one.me.id}
 
 
 def depth_max(count: int) -> float:
