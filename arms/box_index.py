@@ -179,15 +179,11 @@ class BoxIndex:
 
     def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the same for each of several points."""
+        index = self._boxes[kind]
         if len(points) == 1:
-            return [_distinct(self._boxes[kind].meeting(points[0], points[0]))]
-        if not points:
-            return []
-        which, codes = self._boxes[kind].meeting_points(np.array(points, np.int64))
-        order = which.argsort(kind="stable")
-        edges = which[order].searchsorted(np.arange(len(points) + 1))
-        codes = codes[order]
-        return [_distinct(codes[edges[i] : edges[i + 1]]) for i in range(len(points))]
+            return [_distinct(index.meeting(points[0], points[0]))]
+        cells = np.array(points, np.int64).reshape(len(points), self._dimensions)
+        return list(map(_distinct, index.meeting_points(cells)))
 
     def points(
         self, region: Region, spans: Sequence[tuple[int, int]]

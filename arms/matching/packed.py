@@ -255,16 +255,14 @@ class PackedIndex:
         codes = self._shelves.codes_at(places)
         return codes[codes >= 0]
 
-    def meeting_points(self, points: Integers) -> tuple[Integers, Integers]:
-        """Return the same for many points at once: the number of a point for each code, both."""
+    def meeting_points(self, points: Integers) -> list[Integers]:
+        """Return the same for each of many points, of shape (n, dimensions), worked out at once."""
         asked = ~self._ends(~points, ~points)
         step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
-        numbers, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        found: list[Integers] = []
         for begin in range(0, len(points), step):
-            which, found = self._shelves.meeting_each(asked[:, begin : begin + step])
-            numbers.append(which + begin)
-            codes.append(found)
-        return np.concatenate(numbers), np.concatenate(codes)
+            found += self._shelves.meeting_each(asked[:, begin : begin + step])
+        return found
 
     def places(
         self, low: ArrayLike, high: ArrayLike, blocks_max: int

@@ -130,8 +130,8 @@ def _compare(
 
     def batch(i: int) -> int:
         begin = i * BATCH % EVENTS
-        which, codes = index.meeting_points(load.points[begin : begin + BATCH])
-        return len(which.tolist()) + len(codes.tolist())
+        found = index.meeting_points(load.points[begin : begin + BATCH])
+        return sum(len(codes.tolist()) for codes in found)
 
     share = seconds / REPEATS
     timed: list[Callable[[], float]] = [partial(_rate, work, EVENTS, share) for work in works]

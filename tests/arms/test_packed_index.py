@@ -125,11 +125,9 @@ class Interleaved(RuleBasedStateMachine):
     def ask_for_points(self, data: st.DataObject) -> None:
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
-        which, codes = self.index.meeting_points(
-            np.array(points, np.int64).reshape(-1, self.dimensions)
-        )
-        for number, point in enumerate(points):
-            assert sorted(codes[which == number].tolist()) == self.meeting([(c, c) for c in point])
+        found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
+        for point, codes in zip(points, found, strict=True):
+            assert sorted(codes.tolist()) == self.meeting([(c, c) for c in point])
 
     def meeting(self, asked: Box | list[tuple[int, int]]) -> list[int]:
         """Return the codes of what meets a box, by looking at every box."""
@@ -166,11 +164,11 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     index.load(np.arange(100), lows[:100], highs[:100])
     index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
-    which, codes = index.meeting_points(points)
-    for number, point in enumerate(points):
+    each = index.meeting_points(points)
+    for point, codes in zip(points, each, strict=True):
         wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
         found = index.meeting(point.tolist(), point.tolist())
-        assert sorted(found.tolist()) == wanted == sorted(codes[which == number].tolist())
+        assert sorted(found.tolist()) == wanted == sorted(codes.tolist())
 
 
 def test_points_come_with_their_places_on_the_curve() -> None:
