@@ -146,19 +146,16 @@ class BoxIndex:
 
     def publish(self) -> set[int]:
         """Take over what has been committed; returns the seqs that are gone."""
-        gone = set()
+        gone: set[int] = set()
         while self._committed:
             changes = self._committed[0]
-            for codes, cells in changes.points:
-                self._points.add_points(codes, cells)
-            for (kind, code), boxes in changes.gone.items():
-                self._index(kind).discard(code, boxes)
-                gone.add(code >> FLAG_BITS)
-            rows: dict[Kind | None, list[tuple[int, Box]]] = {}
-            for (kind, code), boxes in changes.added.items():
-                rows.setdefault(kind, []).extend((code, box) for box in boxes)
-            for kind, added in rows.items():
-                self._index(kind).add(*zip(*added, strict=True))
+            for numbers, cells in changes.points:
+                self._points.add_points(numbers, cells)
+            for kind, codes, boxes in _by_kind(changes.gone):
+                self._index(kind).discard(codes, boxes)
+                gone.update(code >> FLAG_BITS for code in codes)
+            for kind, codes, boxes in _by_kind(changes.added):
+                self._index(kind).add(codes, boxes)
             self._committed.popleft()
         return gone
 
@@ -182,15 +179,11 @@ class BoxIndex:
 
     def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the same for each of several points."""
+        index = self._boxes[kind]
         if len(points) == 1:
-            return [_distinct(self._boxes[kind].meeting(points[0], points[0]))]
-        if not points:
-            return []
-        which, codes = self._boxes[kind].meeting_points(np.array(points, np.int64))
-        order = which.argsort(kind="stable")
-        edges = which[order].searchsorted(np.arange(len(points) + 1))
-        codes = codes[order]
-        return [_distinct(codes[edges[i] : edges[i + 1]]) for i in range(len(points))]
+            return [_distinct(index.meeting(points[0], points[0]))]
+        cells = np.array(points, np.int64).reshape(len(points), self._dimensions)
+        return list(map(_distinct, index.meeting_points(cells)))
 
     def points(
         self, region: Region, spans: Sequence[tuple[int, int]]
@@ -286,6 +279,17 @@ def is_plain(data: Selected) -> bool:
     return len(levels) == 1 and not any(
         isinstance(value, Bare) or attribute == INBOX for attribute, value in levels[0].items()
     )
+
+
+def _by_kind(
+    changes: dict[tuple[Kind | None, int], Sequence[Box]],
+) -> Iterator[tuple[Kind | None, list[int], list[Box]]]:
+    """Give the codes and boxes of each kind, a row for each box."""
+    for which in dict.fromkeys(kind for kind, _ in changes):
+        rows = [
+            (code, box) for (kind, code), boxes in changes.items() if kind is which for box in boxes
+        ]
+        yield which, [code for code, _ in rows], [box for _, box in rows]
 
 
 def _code(seq: int, exact: bool, boxes: int) -> int:

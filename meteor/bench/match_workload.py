@@ -10,6 +10,7 @@ number as likely.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from squid import Space
+from squid.codecs import KeywordCodec
 from squid.patterns import Prefix
 
 if TYPE_CHECKING:
@@ -71,8 +73,7 @@ def workload(size: int, points: int, dimensions: int, share: float, seed: int) -
     space = space_of(dimensions)
     last = (1 << space.bits) - 1
     words = keywords(dimensions)
-    codec = space.dimensions[0].codec
-    cells = np.array([codec.interval(Prefix(text)) for text in PREFIXES])
+    cells = _prefix_cells(space.bits)
     drawn = np.sort(cells[-WORDS:, 0])
     # How much of the data a prefix meets by its cells, which several words may share.
     begin, end = drawn.searchsorted(cells[:, 0]), drawn.searchsorted(cells[:, 1], "right")
@@ -112,6 +113,12 @@ def workload(size: int, points: int, dimensions: int, share: float, seed: int) -
         [_interest(chosen[i], ranges[i], from_share[i], width[i, 0]) for i in few],
         [_data(word[i], number_shares[i]) for i in range(min(points, 2_000))],
     )  # fmt: skip
+
+
+@cache
+def _prefix_cells(bits: int) -> Integers:
+    codec = KeywordCodec(bits)
+    return np.array([codec.interval(Prefix(text)) for text in PREFIXES])
 
 
 def _name(axis: int) -> str:

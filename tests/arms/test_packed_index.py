@@ -33,6 +33,7 @@ def small() -> Iterator[None]:
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
         patch.setattr(shelves, "MANY_BLOCKS", 5)
         patch.setattr(packed, "MERGED_MAX", 2)
+        patch.setattr(packed, "FEW", 3)
         patch.setattr(packed, "EVENTS_AT_ONCE", 8)
         yield
 
@@ -88,13 +89,15 @@ class Interleaved(RuleBasedStateMachine):
         self.index.add(range(self.next, self.next + times), [box] * times)
         self.next += times
 
-    @rule(data=st.data())
-    def discard(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), many=st.booleans())
+    def discard(self, data: st.DataObject, many: bool) -> None:
         if self.boxes:
-            code = data.draw(st.sampled_from(sorted(self.boxes)))
-            boxes = self.boxes.pop(code)
-            assert self.index.discard(code, boxes) == len(boxes)
-            assert self.index.discard(code, boxes) == 0
+            code = st.sampled_from(sorted(self.boxes))
+            chosen = data.draw(st.lists(code, min_size=1, max_size=20 if many else 1, unique=True))
+            rows = [(code, box) for code in chosen for box in self.boxes.pop(code)]
+            codes, boxes = zip(*rows, strict=True)
+            assert self.index.discard(codes, boxes) == len(boxes)
+            assert self.index.discard(codes, boxes) == 0
 
     @rule(steps=st.integers(1, 3))
     def tidy(self, steps: int) -> None:
@@ -122,11 +125,9 @@ class Interleaved(RuleBasedStateMachine):
     def ask_for_points(self, data: st.DataObject) -> None:
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
-        which, codes = self.index.meeting_points(
-            np.array(points, np.int64).reshape(-1, self.dimensions)
-        )
-        for number, point in enumerate(points):
-            assert sorted(codes[which == number].tolist()) == self.meeting([(c, c) for c in point])
+        found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
+        for point, codes in zip(points, found, strict=True):
+            assert sorted(codes.tolist()) == self.meeting([(c, c) for c in point])
 
     def meeting(self, asked: Box | list[tuple[int, int]]) -> list[int]:
         """Return the codes of what meets a box, by looking at every box."""
@@ -163,11 +164,11 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     index.load(np.arange(100), lows[:100], highs[:100])
     index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
-    which, codes = index.meeting_points(points)
-    for number, point in enumerate(points):
+    each = index.meeting_points(points)
+    for point, codes in zip(points, each, strict=True):
         wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
         found = index.meeting(point.tolist(), point.tolist())
-        assert sorted(found.tolist()) == wanted == sorted(codes[which == number].tolist())
+        assert sorted(found.tolist()) == wanted == sorted(codes.tolist())
 
 
 def test_points_come_with_their_places_on_the_curve() -> None:
