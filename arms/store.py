@@ -386,13 +386,12 @@ class Store:
         )
         return None if row is None else int(row[0])
 
-    def after(self, now_ms: int, seq: int, limit: int) -> Iterator[Stored]:
-        """Give the messages that were stored after another, oldest first."""
-        rows = self._read(
+    def rows_after(self, now_ms: int, seq: int, limit: int) -> Iterator[tuple[Any, ...]]:
+        """Give the rows of messages that were stored after another, oldest first."""
+        return self._read(
             f"SELECT {STORED} FROM message WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
         )
-        return (read_row(row) for row in rows)
 
     def tombstones(self, now_ms: int, seq: int, limit: int) -> list[tuple[int, Tombstone]]:
         """Return the tombstones that came after another, oldest first, with their seq."""

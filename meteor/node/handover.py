@@ -22,7 +22,7 @@ from arms.store import Store
 from arms.writes import Drop
 from meteor.errors import InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
-from meteor.node.copying import START, Copier, Page, read_writes
+from meteor.node.copying import START, Copier, Page
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
@@ -167,7 +167,7 @@ class Handover:
                 page = self._copier.page(spans, mark, moving=True)
                 if page:
                     await self._send(peer, page, (low, high))
-                mark, last, count = page.upto, page.last, count + len(page.messages)
+                mark, last, count = page.upto, page.last, count + page.count
 
         await copy()
         async with self._gate.closed():
@@ -279,7 +279,7 @@ class Handover:
     async def _take_in(
         self, messages: list[Value], stones: list[Value], low: int, high: int
     ) -> None:
-        writes = read_writes(messages, stones)
+        writes = self._copier.read(messages, stones)
         async with self._changing:
             self._incoming = union((*self._incoming, *arc(low, high)))
             await self._writer.commit(writes)

@@ -156,7 +156,8 @@ class Node:
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._leaps = Leaps(self.overlay, self._links, self.config)
         self._sessions = Sessions(me.address, self._links)
-        copier = Copier(self.space, store, clock)
+        sites = Sites(self.space)
+        copier = Copier(self.space, store, clock, sites)
         self._replicas = Replicas(
             store, copier, self._writer, self.overlay, self._links, self.config, clock
         )
@@ -198,7 +199,7 @@ class Node:
             self.space, self._router, clock, self._random, me.address, self.config.post_seconds
         )
         self._posts = Posts(
-            Sites(self.space),
+            sites,
             self.overlay,
             self._links,
             point,

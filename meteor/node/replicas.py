@@ -22,7 +22,7 @@ from arms.store import Mark, Store
 from meteor.config import Config
 from meteor.errors import MeteorError
 from meteor.limits import Bounds
-from meteor.node.copying import Copier, Page, read_writes
+from meteor.node.copying import Copier, Page
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.reconciler import Mended, Reconciler
@@ -215,7 +215,7 @@ class Replicas:
         return [
             {
                 "address": follower.peer.address,
-                "behind": len(page.messages) + len(page.stones),
+                "behind": page.count + len(page.stones),
                 "catching_up": bool(subtract(spans, follower.agreed)),
             }
             for follower, page in lacking.items()
@@ -256,7 +256,7 @@ class Replicas:
                 int() as owner,
             ] if 0 <= low <= TOP and 0 <= owner <= TOP:
                 self.back(owner, arc(low, owner))
-                await self._writer.commit(read_writes(messages, stones))
+                await self._writer.commit(self._copier.read(messages, stones))
                 return True
             case _:
                 return await self._reconciler.answer(method, body)

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from arms.message import Action, Header, Message
 from arms.profile import Profile
+from arms.sites import Sites
 from arms.store import Store
 from arms.writes import Put, Remove
 from meteor.node.copying import Copier
@@ -30,7 +31,7 @@ class Side:
     def __init__(self, path: Path) -> None:
         self.store = Store(path, SPACE, sync="normal")
         self.writer = Writer(self.store, lambda: NOW, AtOnce())
-        copier = Copier(SPACE, self.store, lambda: NOW)
+        copier = Copier(SPACE, self.store, lambda: NOW, Sites(SPACE))
         self.reconciler = Reconciler(self.store, copier, self.writer, lambda: NOW)
         self.requests: list[str] = []
         self.bytes = 0
