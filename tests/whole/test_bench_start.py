@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow  # everything is compiled first
 def test_start_is_measured_on_processes_of_its_own() -> None:
     command = [sys.executable, "-m", "meteor", "bench", "start", "--repeats", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
