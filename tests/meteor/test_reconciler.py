@@ -109,12 +109,12 @@ async def test_only_the_spans_are_looked_at(
     one, other = sides
     for i in range(1, 400):
         one.write(Put(message(i)))
-    points = {s.message.id: s.identifier for s in one.store.after(NOW, 0, 999) if s.point}
+    points = {s.message.id: s.identifier for s in stored_after(one.store, NOW, 0, 999) if s.point}
     half = arc(0, sorted(points.values())[len(points) // 2])
     await reconcile(one, other, half)
     inside = {id_ for id_, identifier in points.items() if contains(half, identifier)}
     assert 0 < len(inside) < len(points)
-    assert {s.message.id for s in other.store.after(NOW, 0, 999) if s.point} == inside
+    assert {s.message.id for s in stored_after(other.store, NOW, 0, 999) if s.point} == inside
 
 
 async def test_the_cost_follows_the_difference(
