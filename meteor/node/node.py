@@ -196,20 +196,19 @@ class Node:
             clock,
             lambda messages: self._service.deliver(messages),
         )
-        self._service = Service(
-            self.space, self._router, clock, self._random, me.address, self.config.post_seconds
-        )
         self._posts = Posts(
-            sites,
-            self.overlay,
-            self._links,
-            point,
-            gate,
-            self._router.owners,
-            clock,
-            self._service.post,
+            sites, self.overlay, self._links, point, gate, self._router.owners, clock
         )
-        self._service.posts, self._service.catch_up = self._posts, self._sessions.catch_up
+        self._service = Service(
+            self.space,
+            self._router,
+            self._posts,
+            clock,
+            self._random,
+            me.address,
+            self.config.post_seconds,
+            self._sessions.catch_up,
+        )
 
     # -- entering the ring -------------------------------------------------------------------------
 
