@@ -27,6 +27,7 @@ from meteor.limits import (
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
+    Bounds,
 )
 from meteor.node.admission import Admission
 from meteor.node.errands import (
