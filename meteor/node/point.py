@@ -14,7 +14,7 @@ from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
 from arms.message import Action, Message, Voters, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Notification, Place, Rendezvous, counting
+from arms.rendezvous import Notification, Place, Rendezvous, Watchers, counting
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
@@ -42,6 +42,9 @@ class Placed:
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
+
+SITES_PER_SLICE = 512
+"""Data that are matched at once before other tasks have a turn: a few milliseconds."""
 
 TOO_MANY_NOTES = (
     f"it is stored, but more than {NOTES_PER_POST_MAX} reliable watches match it, and only so many "
@@ -116,8 +119,11 @@ class RendezvousPoint:
                 kept.voters = Voters(0, self._replicas.holders)
                 await self._writer.commit([write])
                 copies = await self._replicas.confirmed()
-            now_ms = self._clock()
-            watchers = self._rendezvous.watchers(now_ms, batch.sites)
+            watchers: dict[str, Watchers] = {}
+            for begin in range(0, len(batch), SITES_PER_SLICE):
+                some = batch.sites[begin : begin + SITES_PER_SLICE]
+                watchers |= self._rendezvous.watchers(self._clock(), some)
+                await trio.lowlevel.checkpoint()
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
         ours = [watchers[site.text] for site in batch.sites]
@@ -125,9 +131,9 @@ class RendezvousPoint:
         for row, (id_, theirs) in enumerate(zip(batch.ids, ours, strict=True)):
             if theirs.ways and id_ not in write.repeated:
                 rows.setdefault(id(theirs), []).append(row)
-        for some in rows.values():
-            part = batch if len(some) == len(batch) else batch.part(some)
-            for address, targets in ours[some[0]].ways.items():
+        for places in rows.values():
+            part = batch if len(places) == len(batch) else batch.part(places)
+            for address, targets in ours[places[0]].ways.items():
                 self._tell(told_of(part), address, targets)
         return Placed(
             copies=copies,

@@ -17,6 +17,7 @@ import trio
 
 from arms.batch import Batch, check_columns
 from arms.errors import ArmsError
+from arms.limits import TEXT_FIELD_MAX
 from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
@@ -66,6 +67,8 @@ class Posts:
                 check_columns(ids, profiles, data)
             case _:
                 raise InputError("what came are no posts")
+        if len(credential) > TEXT_FIELD_MAX:
+            raise InputError(f"a credential has at most {TEXT_FIELD_MAX} characters")
         if len(ids) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(ids)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         ends = self._ends(ttls, len(ids))

@@ -120,9 +120,10 @@ class Sessions:
 
     async def catch_up(self) -> None:
         """Wait a moment for watchers here that lag behind, so that who posts keeps their pace."""
+        deadline = trio.current_time() + SLOW_WATCHER_SECONDS
         for session in list(self._clients.values()):
-            if session.lagging:
-                await session.catch_up()
+            if session.lagging and trio.current_time() < deadline:
+                await session.catch_up(deadline)
 
     def _way(self, address: str) -> _Waiting:
         assert self._nursery is not None
@@ -186,9 +187,9 @@ class Session:
         """Whether it is worth waiting for this client."""
         return self._patience and self.waiting.is_half_full
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, deadline: float) -> None:
         """Wait until the client has caught up; when it does not, it is not waited for again."""
-        with trio.move_on_after(SLOW_WATCHER_SECONDS) as waited:
+        with trio.move_on_at(deadline) as waited:
             while self.waiting.is_half_full:
                 await self._progress.wait()
         self._patience = not waited.cancelled_caught
