@@ -32,6 +32,7 @@ def small() -> Iterator[None]:
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
         patch.setattr(shelves, "MANY_BLOCKS", 5)
+        patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
         patch.setattr(packed, "FEW", 3)
         patch.setattr(packed, "EVENTS_AT_ONCE", 8)
