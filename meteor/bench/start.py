@@ -1,6 +1,7 @@
 """Measures what a program or a host pays before anything is posted: imports, start-up, memory.
 
-Everything is measured on processes of its own, as a user would start them.
+Everything is measured on processes of its own, as a user would start them for the second time: the
+first time, Python compiles what it imports, and keeps that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from meteor.bench.report import Cell, Report, Spread, proc_field
+from meteor.bench.report import Report, Spread, proc_field
 from meteor.config import ENVIRONMENT_PREFIX
 from meteor.errors import NoAnswer
 
@@ -25,6 +26,17 @@ REPEATS = 5
 IMPORTS = ("meteor", "meteor.client", "trio", "numpy")
 """What a program imports; trio, which the client library is written with, and numpy to compare."""
 
+TIMED_IMPORT = """
+from time import perf_counter, process_time
+begin = perf_counter(), process_time()
+import {}
+print(perf_counter() - begin[0], process_time() - begin[1])
+"""
+
+FIRST = "meteor node, the first peer, until it is ready"
+JOINING = "meteor node, joining another, until it is ready"
+GOALS = {"import meteor": "< 0.2", "import meteor.client": "< 0.2", FIRST: "< 1"}
+
 IDLE_SECONDS = 1.0
 """How long a peer is left alone before its memory is read."""
 
@@ -32,13 +44,22 @@ START_SECONDS_MAX = 60.0
 """When a peer that has not started is given up; a busy machine may take some seconds."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds on the clock and of the processor; the latter are the same on a busy machine."""
+
+    seconds: float
+    processor: float | None
+    """None where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
     """A process that runs one peer."""
 
     process: subprocess.Popen[str]
     address: str
-    seconds: float
+    start: Took
     """From the start of the process until it says that it is in the ring."""
 
     def megabytes(self) -> float | None:
@@ -50,49 +71,89 @@ class Peer:
 def run(repeats: int = REPEATS) -> Report:
     """Measure imports in turns, then a first peer and one that joins it, several times."""
     report = Report("start", {"repeats": repeats})
-    imports: dict[str, list[float]] = {name: [] for name in IMPORTS}
-    first: list[float] = []
-    joined: list[float] = []
+    took: dict[str, list[Took]] = {}
     memory: list[float] = []
-    for _ in range(repeats):
-        for name, seconds in imports.items():
-            seconds.append(_import_seconds(name))
-        with _peer() as one, _peer("--join", one.address) as other:
-            first.append(one.seconds)
-            joined.append(other.seconds)
-            time.sleep(IDLE_SECONDS)
-            memory += [size for peer in (one, other) if (size := peer.megabytes()) is not None]
-    section = report.section("What it takes to begin", "what", "unit", "measured", "goal")
-    goals: dict[str, Cell] = {"meteor": "< 0.2", "meteor.client": "< 0.2"}
-    for name, seconds in imports.items():
-        section.add(f"import {name}", "s", Spread.of(seconds), goals.get(name))
-    section.add("meteor node, the first peer, until it is ready", "s", Spread.of(first), "< 1")
-    section.add("meteor node, joining another, until it is ready", "s", Spread.of(joined), None)
+    with tempfile.TemporaryDirectory(prefix="meteor-bench-") as name:
+        folder = Path(name)
+        _compile(folder)
+        for _ in range(repeats):
+            for module in IMPORTS:
+                took.setdefault(f"import {module}", []).append(_import(module, folder))
+            with _peer(folder) as one, _peer(folder, "--join", one.address) as other:
+                took.setdefault(FIRST, []).append(one.start)
+                took.setdefault(JOINING, []).append(other.start)
+                time.sleep(IDLE_SECONDS)
+                memory += [size for peer in (one, other) if (size := peer.megabytes()) is not None]
+    section = report.section("Seconds to begin", "what", "seconds", "of the processor", "goal")
+    for what, all_ in took.items():
+        processor = [one.processor for one in all_ if one.processor is not None]
+        section.add(
+            what,
+            Spread.of(one.seconds for one in all_),
+            Spread.of(processor) if processor else None,
+            GOALS.get(what),
+        )
     if memory:
-        section.add("memory of an idle peer", "MB", Spread.of(memory), "< 60")
+        report.section("Memory", "what", "MB", "goal").add("idle peer", Spread.of(memory), "< 60")
     else:
         report.notes.append("The memory of a process is read from /proc, which this system lacks.")
     return report
 
 
-def _import_seconds(name: str) -> float:
-    code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+def _compile(folder: Path) -> None:
+    """Have everything compiled that is imported later."""
+    for module in IMPORTS:
+        _import(module, folder)
+    with _peer(folder):
+        pass
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return the user's environment without settings of peers, and with what is compiled kept."""
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(ENVIRONMENT_PREFIX) and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+
+
+def _import(module: str, folder: Path) -> Took:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", TIMED_IMPORT.format(module)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=_environment(folder),
     )
-    return float(done.stdout)
+    seconds, processor = map(float, done.stdout.split())
+    return Took(seconds, processor)
+
+
+def _processor_seconds(process: int) -> float | None:
+    """Return what a process has used so far, where /proc says it."""
+    try:
+        fields = (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system
 
 
 @contextmanager
-def _peer(*options: str) -> Iterator[Peer]:
+def _peer(folder: Path, *options: str) -> Iterator[Peer]:
     """Run a peer with an empty store at any free port, until the end of the block."""
-    settings = {k: v for k, v in os.environ.items() if not k.startswith(ENVIRONMENT_PREFIX)}
-    with tempfile.TemporaryDirectory(prefix="meteor-bench-") as folder:
+    with tempfile.TemporaryDirectory(dir=folder) as state:
         command = [sys.executable, "-P", "-m", "meteor", "node", "--until-eof", "--log", "error"]
-        command += ["--listen", "127.0.0.1:0", "--state", str(Path(folder) / "peer"), *options]
+        command += ["--listen", "127.0.0.1:0", "--state", state, *options]
         begin = time.perf_counter()
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=settings
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment(folder),
         )
         watchdog = threading.Timer(START_SECONDS_MAX, process.kill)
         watchdog.start()
@@ -103,7 +164,8 @@ def _peer(*options: str) -> Iterator[Peer]:
                 if word != "ready":
                     raise NoAnswer(f"a peer did not start within {START_SECONDS_MAX:.0f} s")
                 watchdog.cancel()
-                yield Peer(process, address.strip(), time.perf_counter() - begin)
+                took = Took(time.perf_counter() - begin, _processor_seconds(process.pid))
+                yield Peer(process, address.strip(), took)
                 process.terminate()
         finally:
             watchdog.cancel()

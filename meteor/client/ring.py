@@ -363,6 +363,19 @@ class Ring:
         """Have the peer that serves this client hand over its arc and leave the ring."""
         await self._request("leave", None, repeatable=False)
 
+    async def forget(self, address: str) -> int:
+        """End the doubts about a lost peer that will not come back; says how many peers had some.
+
+        Answers do not name it any more. Should it come back after all, it joins like any other.
+        """
+        if any(peer["address"] == address for peer in (await self.report()).peers):
+            raise InputError(f"{address} is in the ring; only a peer that is lost can be forgotten")
+        match await self._request("forget", [address, self._seconds]):
+            case [int() as count, True]:
+                return count
+            case _:
+                raise NoAnswer(f"not every peer heard that {address} is to be forgotten; try again")
+
     # -- the connection ----------------------------------------------------------------------------
 
     def _message(

@@ -39,10 +39,20 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """Wait no longer for a lost peer: it will not come back."""
+
+    address: str
+
+
+Task = Message | Take | Survey | Forget
+
+
+@dataclass(frozen=True, slots=True)
 class Errand:
     """A message to handle, an item to take or a report to make, for whoever owns the spans."""
 
-    task: Message | Take | Survey
+    task: Task
     spans: Spans
     resume: Mapping[int, str] = field(default_factory=dict)
     """Where a retrieval goes on: identifiers, and the last message id seen there."""
@@ -67,6 +77,8 @@ class Errand:
                 task = ["take", [id_, taker, credential]]
             case Survey():
                 task = ["survey", []]
+            case Forget(address):
+                task = ["forget", [address]]
         resume = [[at, id_] for at, id_ in self.resume.items()]
         return [*task, self.spans, resume, self.bytes_max, self.traced]
 
@@ -220,7 +232,7 @@ def errand_for(space: Space, message: Message, spans: Spans = WHOLE) -> Errand:
     return Errand(message, missing(region, spans, ()))
 
 
-def _task(kind: str, body: object) -> Message | Take | Survey:
+def _task(kind: str, body: object) -> Task:
     match kind, body:
         case "message", _:
             return Message.from_wire(body)
@@ -228,6 +240,8 @@ def _task(kind: str, body: object) -> Message | Take | Survey:
             return Take(id_, taker, credential)
         case "survey", []:
             return Survey()
+        case "forget", [str() as address]:
+            return Forget(address)
         case _:
             raise InputError(f"no errand of the kind {kind!r}")
 

@@ -180,6 +180,7 @@ class Node:
             self._sessions.notify,
             self._sessions.tell,
             self.report,
+            self.overlay.forget,
         )
         self._point = point
         self._router = Router(self.space, self.overlay, self._links, point, gate)
@@ -195,20 +196,19 @@ class Node:
             clock,
             lambda messages: self._service.deliver(messages),
         )
-        self._service = Service(
-            self.space, self._router, clock, self._random, me.address, self.config.post_seconds
-        )
         self._posts = Posts(
-            sites,
-            self.overlay,
-            self._links,
-            point,
-            gate,
-            self._router.owners,
-            clock,
-            self._service.post,
+            sites, self.overlay, self._links, point, gate, self._router.owners, clock
         )
-        self._service.posts, self._service.catch_up = self._posts, self._sessions.catch_up
+        self._service = Service(
+            self.space,
+            self._router,
+            self._posts,
+            clock,
+            self._random,
+            me.address,
+            self.config.post_seconds,
+            self._sessions.catch_up,
+        )
 
     # -- entering the ring -------------------------------------------------------------------------
 
@@ -407,19 +407,10 @@ class Node:
 
     def bounds(self) -> Bounds:
         """Say how much there is of all that must not grow, each with its bound."""
-        parts = (
-            self._writer,
-            self._sessions,
-            self._links,
-            self._replicas,
-            self._router,
-            self._service,
-            self.overlay.lost,
-        )
         found = {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
-        for part in parts:
-            found |= part.bounds()
-        return found
+        found |= self._writer.bounds() | self._sessions.bounds() | self._links.bounds()
+        found |= self._replicas.bounds() | self._router.bounds() | self._service.bounds()
+        return found | self.overlay.lost.bounds()
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

@@ -19,7 +19,7 @@ from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
-from meteor.node.errands import Answer, Errand, Survey, Take
+from meteor.node.errands import Answer, Errand, Forget, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Voting
 from meteor.node.writer import Writer
@@ -69,10 +69,11 @@ class RendezvousPoint:
         notify: Callable[[Sequence[Notification]], None],
         tell: Tell,
         report: Callable[[], dict[str, Any]],
+        forget: Callable[[str], bool],
     ) -> None:
         self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
         self._voting, self._clock = voting, clock
-        self._notify, self._tell, self._report = notify, tell, report
+        self._notify, self._tell, self._report, self._forget = notify, tell, report, forget
 
     async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         """Carry errands out for their spans, with one commit for all that they write."""
@@ -94,6 +95,8 @@ class RendezvousPoint:
                     answers[i] = await self._retrieve(errand, errand.task)
                 case Survey():
                     answers[i] = Answer(covered=errand.spans, reports=[self._report()])
+                case Forget(address):
+                    answers[i] = Answer(covered=errand.spans, matches=int(self._forget(address)))
                 case _:
                     pass  # a post or a take, done above
         return answers

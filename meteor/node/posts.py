@@ -54,11 +54,10 @@ class Posts:
         gate: Gate,
         owners: OwnerCache,
         clock: Callable[[], int],
-        general_way: GeneralWay,
     ) -> None:
         self._sites, self._overlay, self._links = sites, overlay, links
         self._point, self._gate, self._owners = point, gate, owners
-        self._clock, self._general_way = clock, general_way
+        self._clock = clock
 
     def read(self, client: str, body: Value) -> Posted:
         """Read what a client posts; what is wrong with single posts is among the outcomes."""
@@ -101,12 +100,15 @@ class Posts:
         ends = [now_ms + round(check_ttl(ttl) * 1000) for ttl in wanted]
         return ends if len(ends) == count else ends * count
 
-    async def place(self, posted: Posted, seconds: float) -> None:
+    async def place(self, posted: Posted, deadline: float, general_way: GeneralWay) -> None:
         """Have all posts carried out; `posted` has what came of each."""
-        deadline = trio.current_time() + seconds
         batch = posted.batch
+        shares = self._shares(batch)
+        if shares.keys() == {self._overlay.me}:  # no need for tasks
+            await self._at_home(batch, shares[self._overlay.me], posted)
+            shares = {}
         async with trio.open_nursery() as nursery:
-            for owner, rows in self._shares(batch).items():
+            for owner, rows in shares.items():
                 if owner == self._overlay.me:
                     nursery.start_soon(self._at_home, batch, rows, posted)
                 else:
@@ -115,7 +117,7 @@ class Posts:
         others = posted.others | left
         if others:
             seconds = max(0.05, deadline - trio.current_time())
-            outcomes = await self._general_way(list(others.values()), seconds)
+            outcomes = await general_way(list(others.values()), seconds)
             posted.outcomes |= dict(zip(others, outcomes, strict=True))
 
     def _shares(self, batch: Batch) -> dict[Peer, Sequence[int]]:

@@ -27,10 +27,18 @@ from meteor.limits import (
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
-    Bounds,
 )
 from meteor.node.admission import Admission
-from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
+from meteor.node.errands import (
+    Answer,
+    Errand,
+    Forget,
+    Survey,
+    Take,
+    errand_for,
+    read_resume,
+    read_spans,
+)
 from meteor.node.notices import Notices
 from meteor.node.point import TOO_MANY_NOTES
 from meteor.node.posts import Posted, Posts
@@ -48,20 +56,19 @@ class Service:
         self,
         space: Space,
         router: Router,
+        posts: Posts,
         clock: Callable[[], int],
         random: Random,
         address: str,
         post_seconds: float,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        self._space, self._router, self._clock = space, router, clock
+        self._space, self._router, self._posts, self._clock = space, router, posts, clock
+        self._catch_up = catch_up
         self._random, self._address, self._post_seconds = random, address, post_seconds
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
         self._notices = Notices(space, router, clock)
-        self.posts: Posts
-        """The short way; set when the peer is put together, as it falls back on this one's."""
-        self.catch_up: Callable[[], Awaitable[None]]
-        """Waits for watchers that lag behind; set likewise."""
 
     def bounds(self) -> Bounds:
         """Say what is in hand for clients, and remembered."""
@@ -91,6 +98,8 @@ class Service:
                 return await self._trace(client, message, self._seconds(seconds))
             case "survey", [seconds]:
                 return await self._survey(self._seconds(seconds))
+            case "forget", [str() as address, seconds]:
+                return await self._forget(address, self._seconds(seconds))
             case "space", _:
                 return self._space.to_toml()
             case _:
@@ -140,14 +149,14 @@ class Service:
     async def _store(self, client: str, columns: list[Any], seconds: float) -> Value:
         """Post plain data, many at once: the short way."""
         deadline = trio.current_time() + seconds
-        posted = self.posts.read(client, columns)
+        posted = self._posts.read(client, columns)
         batch = posted.batch
         size = batch.weight + sum(map(weight, posted.others.values()))
         with self.admission.in_hand(len(batch) + len(posted.others), size):
-            await self.posts.place(posted, seconds)
+            await self._posts.place(posted, deadline, self.post)
             if posted.notes:
                 await self._place_notes(posted, deadline)
-        await self.catch_up()
+        await self._catch_up()
         return posted.to_wire()
 
     async def _place_notes(self, posted: Posted, deadline: float) -> None:
@@ -332,6 +341,13 @@ class Service:
         (answer,) = await self._router.ask([Errand(Survey(), WHOLE)], seconds)
         left = missing(Errand(Survey(), WHOLE).members(self._space), WHOLE, answer.covered)
         return [answer.reports, not left, size(left) / size(WHOLE)]
+
+    async def _forget(self, address: str, seconds: float) -> Value:
+        """Have every peer of the ring wait no longer for a lost one; says how many did."""
+        errand = Errand(Forget(address), WHOLE)
+        (answer,) = await self._router.ask([errand], seconds)
+        left = missing(errand.members(self._space), WHOLE, answer.covered)
+        return [answer.matches, not left]
 
 
 class _Taken:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import trio
 
-from arms.limits import DATA_BYTES_MAX
 from arms.rendezvous import Notification
 from meteor.errors import ConnectionLost, InputError, MeteorError
 from meteor.limits import (
@@ -51,9 +50,6 @@ DELIVER_SECONDS = 5.0
 Target = tuple[str, str]
 """A client and one of its watches."""
 
-SLICE_BYTES_MAX = PAGE_BYTES + 2 * DATA_BYTES_MAX
-"""More than what is queued at once weighs: so much the last that finds room may go beyond."""
-
 
 class Sessions:
     """Who is connected here, and who is to be told what."""
@@ -69,26 +65,26 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, or for the slowest client."""
+        sizes = [way.size for way in self._ways.values()]
+        sizes += [session.waiting.size for session in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((count for count, _ in sizes), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in sizes), default=0),
+                DELIVERIES_BYTES_MAX + 2 * PAGE_BYTES,  # the last slice that finds room
+            ),
+        }
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the ways to other peers until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
-
-    def bounds(self) -> Bounds:
-        """Say how much waits on the fullest way, and for the slowest client."""
-        ways = [(way.count, way.bytes) for way in self._ways.values()]
-        ways += [(s.waiting.count, s.waiting.bytes) for s in self._clients.values()]
-        return {
-            "notifications that wait": (
-                max((n for n, _ in ways), default=0),
-                DELIVERIES_QUEUED_MAX,
-            ),
-            "bytes of notifications that wait": (
-                max((size for _, size in ways), default=0),
-                DELIVERIES_BYTES_MAX + SLICE_BYTES_MAX,
-            ),
-        }
 
     def notify(self, notifications: Sequence[Notification]) -> None:
         """Send notifications on their way; never waits."""
@@ -225,25 +221,30 @@ class _Waiting:
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Group, int]] = deque()
-        self.count = self.bytes = 0
+        self._count = self._bytes = 0
         self._something = trio.Event()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many messages wait, and their bytes."""
+        return self._count, self._bytes
 
     @property
     def is_half_full(self) -> bool:
         """Whether who sends should slow down."""
-        return self.count > DELIVERIES_QUEUED_MAX // 2 or self.bytes > DELIVERIES_BYTES_MAX // 2
+        return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
 
     def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
         """Queue messages for the same targets; returns how many had room."""
-        items = items[: max(0, DELIVERIES_QUEUED_MAX - self.count)]
+        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
         taken = 0
         for some, size in _slices(items, TARGET_BYTES * len(targets)):
-            if self.bytes >= DELIVERIES_BYTES_MAX:
+            if self._bytes >= DELIVERIES_BYTES_MAX:
                 break
             self._queue.append(((some, targets), size))
-            self.bytes += size
+            self._bytes += size
             taken += len(some)
-        self.count += taken
+        self._count += taken
         self._something.set()
         return taken
 
@@ -267,14 +268,14 @@ class _Waiting:
             groups.append(group)
             count += len(group[0])
             total += size
-        self.count -= count
-        self.bytes -= total
+        self._count -= count
+        self._bytes -= total
         return groups
 
     def close(self) -> None:
         """Drop everything: there is nobody to send it to."""
         self._queue.clear()
-        self.count = self.bytes = 0
+        self._count = self._bytes = 0
 
 
 def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:

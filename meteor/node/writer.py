@@ -13,7 +13,7 @@ import trio
 
 from arms.errors import StoreError
 from arms.store import Store
-from arms.writes import Put, Write
+from arms.writes import Put, PutBatch, Write
 from meteor.errors import Busy
 from meteor.limits import BYTES_IN_HAND_MAX, POSTS_IN_HAND_MAX, Bounds
 
@@ -128,7 +128,17 @@ class _Group:
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.writes = writes
-        self.size = sum(len(write.message.data) for write in writes if isinstance(write, Put))
+        self.size = sum(map(_data_bytes, writes))
         self.done = trio.Event()
         self.results: list[int] = []
         self.error: StoreError | None = None
+
+
+def _data_bytes(write: Write) -> int:
+    match write:
+        case Put(message):
+            return len(message.data)
+        case PutBatch(batch):
+            return sum(map(len, batch.data))
+        case _:
+            return 0

@@ -50,6 +50,13 @@ class Lost:
         self._doubts.pop(peer, None)
         self._doubted.pop(peer, None)
 
+    def forget(self, address: str) -> bool:
+        """Wait no longer for whoever was at an address; says whether anybody was waited for."""
+        found = [peer for peer in {*self._since, *self._doubts} if peer.address == address]
+        for peer in found:
+            self.gone(peer)
+        return bool(found)
+
     def expire(self, now: float) -> None:
         """Wait no longer for those that were lost long ago."""
         for dates in (self._since, self._doubted):

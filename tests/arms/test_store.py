@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rendezvous_point import LAB, Point, post
 
 from arms.errors import StoreError
-from arms.message import Kind, Message, region_of
+from arms.message import Kind, Message, modifiers, region_of
 from arms.store import Store, Stored
 from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Write
 from squid import Region, Space
@@ -96,6 +97,17 @@ def test_whoever_copies_what_came_after_sees_a_renewal(store: Store) -> None:
     assert renewed.message.header.reply_to == "b"
     for profile in ("type=a", "type=c"):
         assert len(list(store.candidates.meeting(NOW, Kind.INTEREST, region(profile)))) == 1
+
+
+def test_a_reliable_watch_that_is_posted_again_keeps_notes_as_long_as_the_later_one_says(
+    store: Store,
+) -> None:
+    for expires_ms, keep, kept in ((5_000, 60, 60), (9_000, 3600, 3600), (7_000, 1, 3600)):
+        watch = post("notify_data", "type=a", "w1", expires_ms=expires_ms)
+        write(store, Put(replace(watch, modifiers=modifiers(inbox="me", keep=keep))))
+        stored = store.find(NOW, "w1")
+        assert stored is not None
+        assert stored.message.modifiers.keep == kept
 
 
 def test_nobody_renews_what_another_posted(store: Store) -> None:

@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from arms.profile import Profile
+from meteor.bench import own_ring, store
+from meteor.bench.flow import MATCHED, Flow
 from meteor.bench.match_workload import workload
+from meteor.bench.others import absent
 from meteor.bench.report import Plot, Report, Spread, cell_text, draw, interleaved
 from meteor.cli.main import cli
 from meteor.errors import InputError
@@ -113,3 +116,33 @@ def test_interests_of_the_workload_are_met_as_often_as_they_should() -> None:
     boxes = inside.all(axis=2)[:200, :50]
     assert (boxes >= selected).all()  # the boxes may meet a little more
     assert boxes.sum() - sum(map(sum, selected)) <= 0.1 * boxes.sum() + 2
+
+
+def test_a_store_is_measured_beside_bare_sqlite() -> None:
+    report = store.run(messages=1_000, repeats=1, groups=(10, 100))
+    full, normal = report.sections
+    assert "full" in full.title
+    assert "normal" in normal.title
+    for section in report.sections:
+        assert [row[0] for row in section.rows] == [10, 100]
+        assert all(
+            isinstance(cell, Spread) and cell.least > 0 for row in section.rows for cell in row[1:]
+        )
+
+
+def test_many_watches_match_ten_times_each() -> None:
+    for watches in (10, 100, 1_000, 10_000):
+        flow = Flow(50, watches=watches)
+        wanted = [Profile.parse(text) for text in own_ring.interests(flow)]
+        assert len(wanted) <= watches
+        if watches == 10_000:
+            assert len(wanted) == 10_000
+            for name, place, degree in flow.readings():
+                data = Profile.parse(f"type={name}, location=room{place}, degree={degree}")
+                assert sum(interest.selects(data) for interest in wanted) == MATCHED
+
+
+def test_what_is_not_installed_is_said() -> None:
+    assert "no-such-program is not installed" in absent("no-such-program", "os", "os")
+    assert "Python package none is not installed" in absent("", "no_such_module", "none")
+    assert absent("", "os", "os") == ""
