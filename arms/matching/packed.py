@@ -49,12 +49,13 @@ EVENTS_AT_ONCE = 1 << 18
 
 @dataclass(slots=True, eq=False)
 class _Shelf:
-    """A sorted shelf: where it stands, its first and last key, and what is left on it."""
+    """A sorted shelf: where it stands, its first and last key, what was put on it and is left."""
 
     number: int
     first: int
     last: int
-    live: int
+    rows: int = 0
+    live: int = 0
 
 
 class PackedIndex:
@@ -186,7 +187,7 @@ class PackedIndex:
         """Move shelves to the next level, as far as MERGED_MAX of it reach."""
         self._add_levels(number + 1)
         below = self._levels[number + 1]
-        span = _Shelf(0, min(s.first for s in chosen), max(s.last for s in chosen), 0)
+        span = _Shelf(0, min(s.first for s in chosen), max(s.last for s in chosen))
         met = _overlapping(below, span)
         parts = [self._taken(shelf) for shelf in chosen]
         rest = []
@@ -202,10 +203,12 @@ class PackedIndex:
         self._levels[number + 1] = _in_order([*kept, *self._sorted(parts)])
 
     def _close_holes(self, number: int) -> bool:
-        """Join two neighbours of a level when one is half empty and there is room for both."""
+        """Join two neighbours of a level when one has holes and there is room for both."""
         level = self._levels[number]
         for at, (one, other) in enumerate(pairwise(level)):
-            if one.live + other.live <= SHELF_ROWS // 2:
+            # Without new holes they are as they were made: joined, they might be two again.
+            has_holes = one.live < one.rows or other.live < other.rows
+            if has_holes and one.live + other.live <= SHELF_ROWS * 3 // 4:
                 joined = self._sorted([self._taken(one), self._taken(other)])
                 level[at : at + 2] = joined
                 return True
@@ -243,7 +246,7 @@ class PackedIndex:
             number = self._shelves.take()
             self._shelves.fill(number, ends.take(rows, axis=1), there, keys[rows])
             live = int(np.count_nonzero(there >= 0))
-            made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live))
+            made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live, live))
         return made
 
     # -- searching ---------------------------------------------------------------------------------
@@ -317,7 +320,7 @@ def _overlapping(level: list[_Shelf], shelf: _Shelf) -> list[_Shelf]:
 
 def _near(level: list[_Shelf], key: int) -> list[_Shelf]:
     """Return the shelves of a sorted level that may have a key."""
-    return _overlapping(level, _Shelf(0, key, key, 0))
+    return _overlapping(level, _Shelf(0, key, key))
 
 
 def _in_order(level: list[_Shelf]) -> list[_Shelf]:

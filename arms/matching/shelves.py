@@ -43,8 +43,11 @@ GONE = -1
 
 LAST_KEY = 2**63 - 1
 
-MANY_BLOCKS = 48
+MANY_BLOCKS = 100
 """Blocks from which on comparing all with one point is quicker than each with its own."""
+
+MANY_MATCHES = 8
+"""Matches in a block from which on joining and sorting those of many points costs more."""
 
 BLOCKS_AT_ONCE = 512
 """Blocks compared in one go, so that their copies stay in the processor's cache."""
@@ -193,7 +196,7 @@ class Shelves:
         # Shelf by shelf, so that what is looked at again is still in the processor's cache.
         shelves, which = _all(self._tops[:, :, None] <= asked[:, None, :]).nonzero()
         which, blocks = self._each(self._bounds, which, shelves, asked, SHELF_BITS)
-        if len(blocks) < MANY_BLOCKS * count:
+        if not self._is_much(which, blocks, asked):
             which, places = self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
             codes = self.codes_at(places)
             return _split(which[codes >= 0], codes[codes >= 0], count)
@@ -201,6 +204,14 @@ class Shelves:
             _live(self.codes_at(self._in_blocks(near, asked[:, i : i + 1])))
             for i, near in enumerate(_split(which, blocks, count))
         ]
+
+    def _is_much(self, which: Integers, blocks: Integers, asked: Ends) -> bool:
+        """Say whether it is quicker to look up each by itself, as far as a few blocks show."""
+        step = max(8, len(blocks) // 256)
+        tried = which[::step]
+        found, _ = self._each(self._boxes, tried, blocks[::step], asked, BLOCK_BITS)
+        many = len(blocks) >= MANY_BLOCKS * asked.shape[1]
+        return many or len(found) > MANY_MATCHES * len(tried)
 
     def _each(
         self, pool: Ends, which: Integers, outer: Integers, asked: Ends, bits: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ def small() -> Iterator[None]:
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
         patch.setattr(shelves, "MANY_BLOCKS", 5)
+        patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
         patch.setattr(packed, "FEW", 3)
         patch.setattr(packed, "EVENTS_AT_ONCE", 8)
@@ -126,8 +127,8 @@ class Interleaved(RuleBasedStateMachine):
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
         found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
-        for point, codes in zip(points, found, strict=True):
-            assert sorted(codes.tolist()) == self.meeting([(c, c) for c in point])
+        for cells, codes in zip(points, found, strict=True):
+            assert sorted(codes.tolist()) == self.meeting([(cell, cell) for cell in cells])
 
     def meeting(self, asked: Box | list[tuple[int, int]]) -> list[int]:
         """Return the codes of what meets a box, by looking at every box."""
@@ -151,6 +152,21 @@ class Interleaved(RuleBasedStateMachine):
 
 Interleaved.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 test_any_interleaving_answers_like_a_look_at_every_box = Interleaved.TestCase
+
+
+def test_boxes_that_share_no_block_are_tidied_to_an_end() -> None:
+    wide, narrow = (0, 2**BITS - 1), (3, 4)
+    boxes = list(product((wide, narrow), repeat=3))  # each is alone in its block
+    index = PackedIndex(3, BITS)
+    array = np.array(boxes)
+    index.load(np.arange(len(boxes)), array[:, :, 0], array[:, :, 1])
+    assert index.discard([3], [boxes[3]]) == 1
+    for _ in range(100):
+        if not index.tidy():
+            break
+    else:
+        pytest.fail("tidying comes to no end")
+    assert sorted(index.meeting([0] * 3, [15] * 3).tolist()) == [0, 1, 2, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(("dimensions", "bits"), [(1, 63), (2, 31), (3, 21), (5, 12), (8, 7)])
