@@ -76,7 +76,7 @@ def made(number: int, action: str, profile: str, inbox: str | None) -> Message:
     return Message(message.header, message.action, b"", Modifiers(inbox=inbox, keep=5))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(batches=st.lists(st.lists(st.tuples(messages, spans), min_size=1, max_size=8), max_size=4))
 def test_many_react_as_each_does_alone(
     tmp_path_factory: pytest.TempPathFactory,
@@ -163,7 +163,7 @@ def test_only_so_much_is_kept_ready(point: Point, monkeypatch: pytest.MonkeyPatc
     assert point.store.candidates._hot_characters == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     data=st.lists(st.sampled_from(DATA), max_size=12),
     interest=st.sampled_from(INTERESTS),
