@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arms.batch import Batch
@@ -48,6 +48,7 @@ POSTS = st.lists(
 )
 
 
+@settings(deadline=None)  # it opens files
 @given(st.lists(POSTS, min_size=1, max_size=3), st.sets(st.sampled_from("abcdef"), max_size=2))
 def test_a_batch_is_stored_as_its_messages_would_be(
     groups: list[list[tuple[str, str]]], removed: set[str]
