@@ -61,7 +61,9 @@ class Sites:
 
     def __init__(self, space: Space) -> None:
         self._space = space
+        # Two generations: what was asked for lately, and what was before that.
         self._kept: dict[str, Site | None] = {}
+        self._kept_before: dict[str, Site | None] = {}
         self._cells: dict[tuple[int, str], int] = {}
         self._names = [dimension.name for dimension in space.dimensions]
 
@@ -73,9 +75,13 @@ class Sites:
         try:
             return self._kept[text]
         except KeyError:
+            pass
+        if text in self._kept_before:
+            site = self._kept_before[text]
+        else:
             site = self._plain(text) or self.find(text)
-        if len(self._kept) >= SITES_KEPT:
-            del self._kept[next(iter(self._kept))]
+        if len(self._kept) >= SITES_KEPT // 2:
+            self._kept, self._kept_before = {}, self._kept
         self._kept[text] = site
         return site
 

@@ -75,6 +75,7 @@ class Store:
         self._ballots = BallotBox(self._writer, self._read)
         self.digests = Digests(space, self._read)
         self.candidates = Candidates(space, self._index, self._read)
+        self._newest = self._written = self._numbers()
 
     def close(self) -> None:
         """Close the file."""
@@ -98,6 +99,8 @@ class Store:
             with self._writer:
                 self._writer.execute("BEGIN IMMEDIATE")
                 results = [[self._write(now_ms, write) for write in group] for group in groups]
+                written = self._numbers()
+            self._written = written
             self._index.commit()
             return results
         except sqlite3.Error as error:
@@ -115,6 +118,7 @@ class Store:
     def committed(self) -> None:
         """Let readers find what was written; to be called where they are, after each `write`."""
         self.candidates.forget(self._index.publish())
+        self._newest = self._written
 
     def tidy(self) -> bool:
         """Do one step of keeping the index in order, some 10 ms; says whether more may be due."""
@@ -347,7 +351,11 @@ class Store:
 
     def newest(self) -> Mark:
         """Return the numbers of the latest message and of the latest tombstone."""
-        numbers: dict[str, int] = dict(self._read("SELECT name, seq FROM sqlite_sequence", ()))
+        return self._newest
+
+    def _numbers(self) -> Mark:
+        rows = self._writer.execute("SELECT name, seq FROM sqlite_sequence")
+        numbers: dict[str, int] = dict(rows.fetchall())
         return numbers.get("message", 0), numbers.get("tombstone", 0)
 
     def unknown(self, ids: Sequence[str]) -> list[str]:

@@ -64,7 +64,8 @@ class Watch:
         self._looked = 0.0
         self._look_seconds = look_seconds  # how often to look, though nothing seems to be missed
         self._behind = replay is not None
-        self._seen: dict[str, None] = {}
+        self._seen: set[str] = set()
+        self._seen_before: set[str] = set()
         self._queue: deque[Item] = deque()
         self._woken = trio.Event()
         self._closed = False
@@ -141,11 +142,11 @@ class Watch:
         self._woken.set()
 
     def _is_new(self, item: Item) -> bool:
-        if item.id in self._seen:
+        if item.id in self._seen or item.id in self._seen_before:
             return False
-        self._seen[item.id] = None
-        if len(self._seen) > SEEN_IDS_MAX:
-            del self._seen[next(iter(self._seen))]
+        if len(self._seen) >= SEEN_IDS_MAX // 2:
+            self._seen, self._seen_before = set(), self._seen
+        self._seen.add(item.id)
         return True
 
 
