@@ -276,9 +276,7 @@ def is_plain(data: Selected) -> bool:
     Nearly all are. What lies in an inbox is somewhere else.
     """
     levels, _ = data.placed()[0]
-    return len(levels) == 1 and not any(
-        isinstance(value, Bare) or attribute == INBOX for attribute, value in levels[0].items()
-    )
+    return len(levels) == 1 and INBOX not in levels[0] and Bare not in map(type, levels[0].values())
 
 
 def _by_kind(

@@ -1,9 +1,8 @@
 """Plain posts, many in one request.
 
-What several tasks post at the same moment goes in one request, and while as many requests as may be
-are on their way, the next one gathers. Nobody waits to fill a request: the first task that posts
-leads, lets the others that are ready say what they have, and sends it. A leader that is cancelled
-leaves the posts of the others to the next.
+While a few requests are on their way, the next one gathers what other tasks post. Nobody waits to
+fill a request: a task that posts sends at once what waits, its own and that of others, if it may,
+and leads. A leader that is cancelled leaves the posts of the others to the next.
 """
 
 from __future__ import annotations
@@ -23,7 +22,11 @@ from meteor.limits import PAGE_BYTES
 from meteor.transport.frames import Value
 
 REQUESTS_IN_FLIGHT = 16
-"""Requests with posts that are on their way at once."""
+"""Requests of `post_many` that are on their way at once."""
+
+LEADERS_MAX = 3
+"""Requests with posts of single tasks that are on their way at once: so many that one is worked on
+while the others travel. The fewer they are, the more posts share one."""
 
 Outcome = Receipt | MeteorError
 
@@ -43,16 +46,15 @@ class Poster:
         """Ids of messages that nobody else uses, in order: those of one request lie side by side
         in a store, which makes them cheap to look for and to write."""
         self._waiting: deque[_Entry] = deque()
-        self._gathering = False
         self._in_flight = 0
 
     async def one(self, profile: str, data: bytes, ttl: float) -> Receipt:
-        """Post one message, along with what others post at the same moment."""
+        """Post one message, along with what others have posted and is not sent yet."""
         entry = _Entry(profile, data, ttl)
         self._waiting.append(entry)
         try:
             while entry.outcome is None:
-                if entry.sent or self._gathering or self._in_flight >= REQUESTS_IN_FLIGHT:
+                if entry.sent or self._in_flight >= LEADERS_MAX:
                     await entry.woken.wait()
                     entry.woken = trio.Event()
                 else:
@@ -67,11 +69,6 @@ class Poster:
 
     async def _lead(self) -> None:
         """Send what waits in one request, for everyone."""
-        self._gathering = True
-        try:
-            await trio.lowlevel.checkpoint()  # whoever is ready to post goes along
-        finally:
-            self._gathering = False
         entries = self._take()
         self._in_flight += 1
         self._next()

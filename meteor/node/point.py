@@ -121,9 +121,10 @@ class RendezvousPoint:
                 copies = await self._replicas.confirmed()
             watchers: dict[str, Watchers] = {}
             for begin in range(0, len(batch), SITES_PER_SLICE):
+                if begin:
+                    await trio.lowlevel.checkpoint()
                 some = batch.sites[begin : begin + SITES_PER_SLICE]
                 watchers |= self._rendezvous.watchers(self._clock(), some)
-                await trio.lowlevel.checkpoint()
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
         ours = [watchers[site.text] for site in batch.sites]

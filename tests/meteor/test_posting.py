@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from meteor.client import Post, connect
-from meteor.client.posting import REQUESTS_IN_FLIGHT, Poster
+from meteor.client.posting import LEADERS_MAX, Poster
 from meteor.client.requests import POSTS_PER_REQUEST
 from meteor.client.watch import ITEMS_PER_TURN
 from meteor.errors import Busy, InputError, MeteorError, ProtocolError
@@ -43,7 +43,7 @@ def poster_of(peer: Peer) -> Poster:
     return Poster(peer.request, "mine", 5.0, Random(1))
 
 
-async def test_what_tasks_post_at_the_same_moment_goes_in_one_request() -> None:
+async def test_what_tasks_post_while_requests_are_on_their_way_goes_in_one() -> None:
     peer = Peer()
     poster = poster_of(peer)
     receipts = {}
@@ -55,23 +55,25 @@ async def test_what_tasks_post_at_the_same_moment_goes_in_one_request() -> None:
         for number in range(100):
             nursery.start_soon(post, number)
         await trio.testing.wait_all_tasks_blocked()
-        assert [len(request) for request in peer.requests] == [100]
+        assert [len(request) for request in peer.requests] == [1] * LEADERS_MAX  # nobody waits
         peer.go_on.set()
+    assert [len(request) for request in peer.requests[LEADERS_MAX:]] == [100 - LEADERS_MAX]
     assert len({receipt.id for receipt in receipts.values()}) == 100
-    for place, text in enumerate(peer.requests[0]):  # everyone gets the receipt of its own post
-        assert receipts[int(text[2:])].matches == place % 7
+    for request in peer.requests:
+        for place, text in enumerate(request):  # everyone gets the receipt of its own post
+            assert receipts[int(text[2:])].matches == place % 7
 
 
-async def test_so_many_requests_are_on_their_way_and_the_next_one_gathers() -> None:
+async def test_a_request_holds_so_many_posts_and_no_more() -> None:
     peer = Peer()
     poster = poster_of(peer)
     async with trio.open_nursery() as nursery:
-        for number in range(POSTS_PER_REQUEST * (REQUESTS_IN_FLIGHT + 2)):
+        for number in range(LEADERS_MAX + 2 * POSTS_PER_REQUEST + 1):
             nursery.start_soon(poster.one, f"n={number}", b"", 1)
         await trio.testing.wait_all_tasks_blocked()
-        assert [len(r) for r in peer.requests] == [POSTS_PER_REQUEST] * REQUESTS_IN_FLIGHT
         peer.go_on.set()
-    assert sum(map(len, peer.requests)) == POSTS_PER_REQUEST * (REQUESTS_IN_FLIGHT + 2)
+    sizes = sorted(len(request) for request in peer.requests)
+    assert sizes == [1] * (LEADERS_MAX + 1) + [POSTS_PER_REQUEST] * 2
 
 
 async def test_a_leader_that_is_cancelled_leaves_the_others_to_the_next() -> None:
@@ -105,7 +107,7 @@ async def test_who_waits_to_be_sent_and_is_cancelled_is_not_posted() -> None:
     peer = Peer()
     poster = poster_of(peer)
     async with trio.open_nursery() as nursery:
-        for number in range(REQUESTS_IN_FLIGHT):
+        for number in range(LEADERS_MAX):
             nursery.start_soon(poster.one, f"n={number}", b"", 1)
             await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(0.01) as gone:
