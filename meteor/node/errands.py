@@ -20,6 +20,7 @@ from meteor.limits import LOST_PEERS_MAX, PAGE_BYTES, SURVEY_PEERS_MAX
 from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
+from meteor.transport.frames import Value
 from squid import Space
 
 
@@ -33,15 +34,27 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """Say, as a match, whether a message is there."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
-    """Report about yourself."""
+    """Report about yourself; an order comes along for the peers of a ring that moves."""
+
+    order: Value = None
+
+
+Task = Message | Take | Check | Survey
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
     """A message to handle, an item to take or a report to make, for whoever owns the spans."""
 
-    task: Message | Take | Survey
+    task: Task
     spans: Spans
     resume: Mapping[int, str] = field(default_factory=dict)
     """Where a retrieval goes on: identifiers, and the last message id seen there."""
@@ -64,8 +77,10 @@ class Errand:
                 task = ["message", message.to_wire()]
             case Take(id_, taker, credential):
                 task = ["take", [id_, taker, credential]]
-            case Survey():
-                task = ["survey", []]
+            case Check(id_):
+                task = ["check", id_]
+            case Survey(order):
+                task = ["survey", order]
         resume = [[at, id_] for at, id_ in self.resume.items()]
         return [*task, self.spans, resume, self.bytes_max, self.traced]
 
@@ -219,14 +234,16 @@ def errand_for(space: Space, message: Message, spans: Spans = WHOLE) -> Errand:
     return Errand(message, missing(region, spans, ()))
 
 
-def _task(kind: str, body: object) -> Message | Take | Survey:
+def _task(kind: str, body: Value) -> Task:
     match kind, body:
         case "message", _:
             return Message.from_wire(body)
         case "take", [str() as id_, str() as taker, str() as credential]:
             return Take(id_, taker, credential)
-        case "survey", []:
-            return Survey()
+        case "check", str() as id_:
+            return Check(id_)
+        case "survey", _:
+            return Survey(body)
         case _:
             raise InputError(f"no errand of the kind {kind!r}")
 

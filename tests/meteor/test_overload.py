@@ -51,7 +51,7 @@ async def test_all_clients_get_an_answer_and_what_is_in_hand_stays_bounded(
 ) -> None:
     async with ring_of(1, tmp_path, MemoryNetwork(1)) as ring:
         (node,) = ring.nodes.values()
-        admission = node._service.admission
+        admission = node.service.admission
         admission.posts_max = 20
         most = 0
         stored: set[str] = set()
@@ -89,7 +89,7 @@ async def test_post_many_says_that_a_refused_post_is_not_stored(
 ) -> None:
     async with ring_of(1, tmp_path, MemoryNetwork(1)) as ring:
         (node,) = ring.nodes.values()
-        node._service.admission.posts_max = 10
+        node.service.admission.posts_max = 10
         async with connect(ring.address, network=ring.network(), seconds=1) as mine:
             receipts = await mine.post_many([Post(f"type=t, degree={i}") for i in range(11)])
         assert all(r.error and "busy" in r.error for r in receipts)
