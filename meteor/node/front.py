@@ -86,9 +86,16 @@ class Front:
             if channel.hello.get("role") == "client":
                 await self._serve_client(channel)
             else:
-                await channel.run(self._called(channel.hello).answer_peer)
+                await self._serve_peer(channel)
         finally:
             self._connections -= 1
+
+    async def _serve_peer(self, channel: Channel) -> None:
+        async def answer(method: str, body: Value) -> Value:
+            # Looked up each time: an heir that could not enter its ring is followed by another.
+            return await self._called(channel.hello).answer_peer(method, body)
+
+        await channel.run(answer)
 
     async def _serve_client(self, channel: Channel) -> None:
         client: str = channel.hello["client"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from meteor.node import epochs
 from meteor.node.copying import START
 from meteor.node.errands import Answer, Check, Errand, errand_for
 from meteor.ring.arcs import WHOLE, Spans, contains, missing
+from meteor.ring.placement import even_places
 from meteor.transport.frames import Value
 from squid import Space, SpaceError
 from squid.errors import SquidError
@@ -53,6 +55,13 @@ CONDUCT_SECONDS = 0.5
 
 LAG_MAX = 500
 """Messages of one peer that may still have to be copied when everything stops."""
+
+
+SAMPLE = -1
+"""The order to say where data would lie in the next space, before anything begins."""
+
+SAMPLE_ROWS = 256
+"""Rows that are looked at for that, copies for others among them: each costs 20 microseconds."""
 
 
 class Phase(IntEnum):
@@ -73,6 +82,8 @@ class Move:
         self.heir: Node | None = None
         """The peer in the next ring, once it has its arc there."""
         self.phase = Phase.NONE
+        self.sample: tuple[int, list[int]] = (0, [])
+        """How many data this peer owns, and where some of them would lie in the next space."""
         self._ordered = Phase.NONE
         self._space: Space | None = None
         self._behind: int | None = None
@@ -80,6 +91,11 @@ class Move:
         self._misfits: dict[str, str] = {}
         self._checked: Spans = ()
         """The part of the next ring that was checked since all were frozen."""
+        self._round = 0
+        """How often everything has to be copied: once more when the next ring has lost a peer."""
+        self._copied = -1
+        """The round in which everything was copied last."""
+        self._doubted: set[tuple[str, str]] = set()
         self._seen_frozen: set[str] = set()
         self._begun = trio.Event()
 
@@ -90,8 +106,12 @@ class Move:
         if not isinstance(definition, str):
             raise InputError("what came is not the definition of a space")
         self._check_definition(definition)
-        order = [self._node.space.version + 1, 0, definition]
-        answer = await self._node.service.survey(self._node.config.post_seconds, order)
+        node, version = self._node, self._node.space.version + 1
+        seconds = node.config.post_seconds
+        answer = await node.service.survey(seconds, [version, SAMPLE, definition, {}, 0])
+        samples = {report["address"]: report["sample"] for report in answer.reports}
+        places = even_places(samples)
+        answer = await node.service.survey(seconds, [version, 0, definition, places, 0])
         return answer.covered == WHOLE
 
     def _check_definition(self, definition: str) -> Space:
@@ -107,24 +127,43 @@ class Move:
     def obey(self, order: Value) -> None:
         """Take an order from the peer that conducts."""
         match order:
-            case [int() as version, int() as phase, str() as definition] if (
-                version == self._node.space.version + 1 and phase in list(Phase)
-            ):
+            case [
+                int() as version,
+                int() as phase,
+                str() as definition,
+                dict() as places,
+                int() as round_,
+            ] if version == self._node.space.version + 1 and phase in (SAMPLE, *Phase):
                 try:
                     space = self._check_definition(definition)
                 except InputError as error:
                     log.warning("%s", error)
                     return
+                if phase == SAMPLE:
+                    self.sample = self._sample(space)
+                    return
                 if self._space is None:
                     epochs.begin(self._node.root, space)
-                    self._set_out(space)
+                    self._set_out(space, places.get(self._node.me.address))
                 self._ordered = max(self._ordered, Phase(phase))
+                self._round = max(self._round, round_)
+
+    def _sample(self, space: Space) -> tuple[int, list[int]]:
+        """Return how many data this peer owns, and where some of them will lie."""
+        node, found = self._node, []
+        now_ms, spans, newest = node.now_ms(), node.overlay.spans, node.store.newest()[0]
+        for probe in range(SAMPLE_ROWS):
+            for stored in node.store.after(now_ms, newest * probe // SAMPLE_ROWS, 1):
+                if stored.kind is Kind.DATA and contains(spans, stored.identifier):
+                    with suppress(SquidError):  # who copies it says that it does not fit
+                        found.append(region_of(space, stored.message).lowest)
+        return node.store.counts(now_ms, spans)[Kind.DATA], [at for at in found if at is not None]
 
     def order(self) -> Value:
         """Return what all peers are to do, as far as this one knows."""
         if self._space is None:
             return None
-        return [self._space.version, int(self._ordered), self._space.to_toml()]
+        return [self._space.version, int(self._ordered), self._space.to_toml(), {}, self._round]
 
     def report(self) -> dict[str, Any] | None:
         """Say how far this peer has come, if the ring moves."""
@@ -136,6 +175,7 @@ class Move:
             "fingerprint": self._space.fingerprint(),
             "phase": int(self.phase),
             "behind": self._behind,
+            "round": self._copied,
             "misfits": list(self._misfits.values())[:1],
             "checked": heir is not None and self._checked == heir.overlay.spans,
         }
@@ -166,16 +206,16 @@ class Move:
                 except (MeteorError, ArmsError) as error:
                     log.info("the move goes on in a moment: %s", error)
 
-    def _set_out(self, space: Space) -> None:
+    def _set_out(self, space: Space, place: object = None) -> None:
         log.info("on the way to version %d of the space %s", space.version, space.name)
         self._space = space
-        self._node.nursery.start_soon(self._live_on, space)
+        self._node.nursery.start_soon(self._live_on, space, place if isinstance(place, int) else -1)
         self._begun.set()
 
-    async def _live_on(self, space: Space) -> None:
+    async def _live_on(self, space: Space, place: int) -> None:
         """Be in the next ring too; the owner of the identifier 0 begins it."""
         while self.heir is None:
-            heir = self._node.make_heir(space)
+            heir = self._node.make_heir(space, place)
             try:
                 async with background_nursery() as nursery:
                     await nursery.start(heir.run)
@@ -211,16 +251,17 @@ class Move:
 
     async def _copy(self) -> None:
         """Copy what this peer is responsible for to the next ring, as it comes."""
-        node, mark = self._node, START
+        node, mark, round_ = self._node, START, 0
         spans: Spans = ()
         while True:
             if self.heir is not None and self.phase is not Phase.MOVED:
-                if spans != node.overlay.spans:
+                if spans != node.overlay.spans or round_ != self._round:
                     spans, mark, self._behind = node.overlay.spans, START, None
+                    round_ = self._round
                 page = node.copier.page(spans, mark)
                 mine = [m for m in page.messages if self._lies_in(m, spans)]
                 if page.last and not mine:
-                    self._behind, mark = 0, page.upto
+                    self._behind, mark, self._copied = 0, page.upto, round_
                 else:
                     self._behind = len(mine) if page.last else LAG_MAX + len(mine)
                     if await self._put(self.heir, mine):
@@ -302,13 +343,20 @@ class Move:
         self._ordered = max(self._ordered, *map(Phase, phases))
         if any(report["serves_clients"] for report in new.reports):
             self._ordered = Phase.MOVED  # somebody has heard it from all
-        if not self._is_sure(old) or not self._is_sure(new):
+        self._round = max(self._round, *(int(move.get("round", 0)) for move in moves))
+        doubted = {(r["address"], lost) for r in new.reports for lost in r["in_doubt"]}
+        if not doubted <= self._doubted:
+            self._doubted |= doubted
+            self._round += 1
+        if not self._is_sure(old) or new.covered != WHOLE:
             return
         if _addresses(old) != _addresses(new) or any(move.get("misfits") for move in moves):
             return
         behind = [int(move["behind"]) for move in moves if move.get("behind") is not None]
         if len(behind) < len(moves) or min(phases) < self._ordered:
             return
+        if any(move["round"] != self._round for move in moves):
+            return  # what the next ring had may be lost with a peer: all of it is copied again
         caught_up = not any(behind)
         match self._ordered:
             case Phase.NONE | Phase.COPYING if max(behind) <= LAG_MAX:

@@ -344,7 +344,7 @@ class Node:
 
     # -- moving to another space -------------------------------------------------------------------
 
-    def make_heir(self, space: Space) -> Node:
+    def make_heir(self, space: Space, place: int) -> Node:
         """Return the same peer in the ring with the next space, which lives at the same address."""
         config = replace(
             self.config,
@@ -352,7 +352,7 @@ class Node:
             advertise=self.me.address,
             join=tuple(known.peer.address for known in self.overlay.known()),
             state=str(epochs.home_of(self.root, space.version)),
-            id=-1,
+            id=place,
         )
         network = Inside(self._network)
         self.heir = Node(config, space, network, self._clock, self._random, self.pace, elder=self)

@@ -48,6 +48,7 @@ def report_of(node: Node) -> dict[str, Any]:
         "space_version": node.space.version,
         "serves_clients": node.serves_clients,
         "move": node.move.report(),
+        "sample": node.move.sample,
     }
 
 

@@ -128,7 +128,8 @@ async def reader(client: Ring, log: Log, stop: trio.Event) -> None:
             continue
         assert len(names) == len(set(names))
         if retrieval.complete:
-            assert must - log.deleted <= set(names)
+            missing = must - log.deleted - set(names)
+            assert not missing, (retrieval.lost, (await client.space())[:30], len(must))
         assert not gone & set(names)
         await trio.sleep(0.1)
 
