@@ -61,6 +61,8 @@ class Errand:
     bytes_max: int = PAGE_BYTES
     traced: bool = False
     """Only the way is of interest: each peer says that it was reached, and does nothing else."""
+    quiet: bool = False
+    """Nobody is told of it: it comes from the ring's last space, where that was done."""
 
     def members(self, space: Space) -> Members:
         """Return the identifiers that the errand is about."""
@@ -82,7 +84,7 @@ class Errand:
             case Survey(order):
                 task = ["survey", order]
         resume = [[at, id_] for at, id_ in self.resume.items()]
-        return [*task, self.spans, resume, self.bytes_max, self.traced]
+        return [*task, self.spans, resume, self.bytes_max, self.traced, self.quiet]
 
     @classmethod
     def from_wire(cls, wire: object) -> Errand:
@@ -95,10 +97,10 @@ class Errand:
                 list() as resume,
                 int() as bytes_max,
                 bool() as traced,
+                bool() as quiet,
             ]:
-                return cls(
-                    _task(kind, body), read_spans(spans), read_resume(resume), bytes_max, traced
-                )
+                task, where, places = _task(kind, body), read_spans(spans), read_resume(resume)
+                return cls(task, where, places, bytes_max, traced, quiet)
             case _:
                 raise InputError("what came is not an errand")
 

@@ -89,8 +89,12 @@ class Move:
         self._behind: int | None = None
         """Messages still to be copied, up to a page; None: not known."""
         self._misfits: dict[str, str] = {}
-        self._checked: Spans = ()
-        """The part of the next ring that was checked since all were frozen."""
+        self._checked: tuple[int, Spans] = (-1, ())
+        """The round in which the heir's part of the next ring was checked, and that part.
+
+        It is checked again only in another round: once somebody has moved, what the old ring has
+        not may be new.
+        """
         self._round = 0
         """How often everything has to be copied: once more when the next ring has lost a peer."""
         self._copied = -1
@@ -177,7 +181,8 @@ class Move:
             "behind": self._behind,
             "round": self._copied,
             "misfits": list(self._misfits.values())[:1],
-            "checked": heir is not None and self._checked == heir.overlay.spans,
+            "checked": self._checked[0],
+            "still": heir is not None and self._checked[1] == heir.overlay.spans,
         }
 
     # -- one peer ----------------------------------------------------------------------------------
@@ -239,9 +244,10 @@ class Move:
                 self._node.freeze()
             self._behind = None
             self.phase = Phase.FROZEN
-        if self._ordered >= Phase.CHECKED and self._checked != (spans := heir.overlay.spans):
+        if self._ordered is Phase.CHECKED and self._checked[0] < (round_ := self._round):
+            spans = heir.overlay.spans
             await self._check(heir, spans)
-            self._checked = spans
+            self._checked = round_, spans
             self.phase = max(self.phase, Phase.CHECKED)
         if self._ordered >= Phase.MOVED:
             epochs.complete(heir.home)
@@ -278,7 +284,8 @@ class Move:
         errands = []
         for message in messages:
             try:
-                errands.append(errand_for(heir.space, message.voted_on_by(Voters())))
+                errand = errand_for(heir.space, message.voted_on_by(Voters()))
+                errands.append(replace(errand, quiet=True))
             except (ArmsError, SquidError) as error:
                 self._misfits[message.id] = f"{message.profile}: {error}"
         try:
@@ -321,18 +328,22 @@ class Move:
 
     async def _conduct(self) -> None:
         """See to it, while this peer owns the identifier 0, that all go on together."""
-        while True:
+        done = False
+        while not done:
             await trio.sleep(CONDUCT_SECONDS)
             try:
                 if contains(self._node.overlay.spans, 0) and self.heir is not None:
-                    await self._conduct_step(self.heir)
+                    done = await self._conduct_step(self.heir)
             except (MeteorError, ArmsError) as error:
                 log.info("the move goes on in a moment: %s", error)
 
-    async def _conduct_step(self, heir: Node) -> None:
+    async def _conduct_step(self, heir: Node) -> bool:
+        """Take one step; True: all have moved."""
         node, seconds = self._node, self._node.config.post_seconds
         old = await node.service.survey(seconds, self.order())
         new = await heir.service.survey(seconds)
+        if not old.reports:
+            return False
         moves = [report.get("move") or {} for report in old.reports]
         phases = [int(move.get("phase", 0)) for move in moves]
         self._seen_frozen |= {
@@ -349,22 +360,29 @@ class Move:
             self._doubted |= doubted
             self._round += 1
         if not self._is_sure(old) or new.covered != WHOLE:
-            return
+            return False
         if _addresses(old) != _addresses(new) or any(move.get("misfits") for move in moves):
-            return
+            return False
+        if min(phases) == Phase.MOVED:
+            return True
         behind = [int(move["behind"]) for move in moves if move.get("behind") is not None]
         if len(behind) < len(moves) or min(phases) < self._ordered:
-            return
+            return False
+        # What the next ring had may be lost with a peer: then all of it is copied once more.
         if any(move["round"] != self._round for move in moves):
-            return  # what the next ring had may be lost with a peer: all of it is copied again
+            return False
         caught_up = not any(behind)
         match self._ordered:
             case Phase.NONE | Phase.COPYING if max(behind) <= LAG_MAX:
                 self._ordered = Phase.FROZEN if min(phases) == Phase.COPYING else Phase.COPYING
             case Phase.FROZEN if caught_up:
                 self._ordered = Phase.CHECKED
-            case Phase.CHECKED if caught_up and all(move.get("checked") for move in moves):
-                self._ordered = Phase.MOVED
+            case Phase.CHECKED if caught_up and all(m["checked"] == self._round for m in moves):
+                if all(move["still"] for move in moves):
+                    self._ordered = Phase.MOVED
+                else:
+                    self._round += 1  # arcs of the next ring have moved since
+        return False
 
     def _is_sure(self, answer: Answer) -> bool:
         """Say whether all have answered, and nobody is lost who might still change something.

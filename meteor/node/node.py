@@ -216,7 +216,7 @@ class Node:
             self.report,
         )
         self.point = point
-        point.quiet, point.obey = self._elder is not None, self.move.obey
+        point.obey = self.move.obey
         self.router = Router(self.space, self.overlay, self._links, point, gate)
         self._handover = Handover(
             self.space,
@@ -369,7 +369,6 @@ class Node:
 
     def serve_by(self, heir: Node) -> None:
         """Have clients served by the heir from now on."""
-        heir.point.quiet = False
         heir.serves_clients, self.serves_clients = True, False
 
     def now_ms(self) -> int:

@@ -76,8 +76,6 @@ class RendezvousPoint:
         self._notify, self._tell, self._report = notify, tell, report
         self.frozen = False
         """Nothing is changed, found or told any more: the ring moves on to its next space."""
-        self.quiet = False
-        """Nobody is told of what comes: it comes from the ring's last space, which told them."""
         self.obey: Callable[[Value], None] = lambda order: None
         """Takes the order that came with a survey; never waits."""
 
@@ -179,7 +177,7 @@ class RendezvousPoint:
                 for i, plan in plans.items():
                     results = [next(written) for _ in plan.writes]
                     effect = self._rendezvous.react(self._clock(), plan, results)
-                    if self.quiet:
+                    if errands[i].quiet:
                         effect = Effect(copies=effect.copies)
                     self._notify(effect.notifications)
                     answers[i] = Answer(
