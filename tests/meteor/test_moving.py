@@ -214,3 +214,29 @@ async def test_a_crash_during_a_move_loses_nothing(
         await ring.stop(conductor)
         await trio.sleep(4)
         await ring.start(conductor)
+
+
+@pytest.mark.slow
+async def test_a_peer_that_was_frozen_and_away_follows_and_takes_nothing_new_out(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with ring_of(4, tmp_path, memory) as ring:
+        conductor = next(n for n, node in ring.nodes.items() if contains(node.overlay.spans, 0))
+        away = next(name for name in ring.nodes if name != conductor)
+        async with connect(ring.addresses[conductor], network=ring.network()) as client:
+            for i in range(30):
+                assert (await client.store(f"type=t{i % 9}, degree={i}", str(i))).complete
+            assert await client.move(NEXT.to_toml())
+            while ring.nodes[away].move.phase < Phase.FROZEN:  # noqa: ASYNC110 - it tells nobody
+                await trio.sleep(0.01)
+            await trio.sleep(0.6)  # the conductor has seen it
+            await ring.stop(away)
+            await moved(ring)
+            for i in range(30, 60):
+                assert (await client.store(f"type=t{i % 9}, degree={i}", str(i))).complete
+            await ring.start(away)
+            await moved(ring)
+            await trio.sleep(5)
+            found = client.retrieve("type=*")
+            assert sorted(int(item.data) for item in await found.all()) == list(range(60))
+            assert found.complete
