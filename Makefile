@@ -19,6 +19,8 @@ test: $(VENV)/installed-dev  ## set everything up and run the tests
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/installed-dev  ## the long tests too
+	@# Coverage-guided fuzzing has wheels for some Pythons only; its tests say so where it is skipped.
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'
 	$(BIN)/python -m pytest -m "slow or not slow"
 
 lint: $(VENV)/installed-dev  ## format check, lint and strict types

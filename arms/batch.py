@@ -9,57 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from arms.errors import MessageError
-from arms.inbox import INBOX
-from arms.limits import DATA_BYTES_MAX, SITES_KEPT, TEXT_FIELD_MAX, TIME_MS_MAX
-from arms.message import Action, Header, Message, Voters, region_of
-from arms.profile import Profile
-from squid import Space
-
-
-class Site(NamedTuple):
-    """Where data with a profile live."""
-
-    profile: Profile
-    text: str
-    identifier: int
-    cells: tuple[int, ...]
-
-
-class Sites:
-    """The sites of data in one space, kept by the text of their profile: sensors repeat theirs."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._kept: dict[str, Site | None] = {}
-
-    def of(self, text: str) -> Site | None:
-        """Return the site of data; raises what is wrong with the profile, for its writer.
-
-        None: a range on a dimension lies in more than one place; such data go by themselves.
-        """
-        try:
-            return self._kept[text]
-        except KeyError:
-            site = self._find(text)
-        if len(self._kept) >= SITES_KEPT:
-            del self._kept[next(iter(self._kept))]
-        self._kept[text] = site
-        return site
-
-    def _find(self, text: str) -> Site | None:
-        profile = Profile.parse(text)
-        message = Message(Header(profile, "-"), Action.STORE)
-        message.check(self._space)
-        if INBOX in profile.attributes():
-            raise MessageError(f"{INBOX} is reserved: only the ring itself writes notes")
-        region = region_of(self._space, message)
-        if not region.is_point or region.lowest is None:
-            return None
-        cells = tuple(low for low, _ in region.boxes[0])
-        return Site(profile, profile.text, region.lowest, cells)
+from arms.limits import DATA_BYTES_MAX, TEXT_FIELD_MAX, TIME_MS_MAX
+from arms.message import Action, Header, Message, Voters
+from arms.sites import Site, Sites
 
 
 @dataclass(slots=True)

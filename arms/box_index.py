@@ -27,8 +27,10 @@ from arms.limits import POINT_BLOCKS_MAX
 from arms.matching import PackedIndex
 from arms.message import Action, Kind, region_of_profile
 from arms.profile import Profile
+from arms.selection import Selected
 from squid import Region, Space
 from squid.curve_arrays import decode_many
+from squid.limits import RING_BITS
 from squid.patterns import Anything, Bare
 from squid.region import Box
 
@@ -144,19 +146,16 @@ class BoxIndex:
 
     def publish(self) -> set[int]:
         """Take over what has been committed; returns the seqs that are gone."""
-        gone = set()
+        gone: set[int] = set()
         while self._committed:
             changes = self._committed[0]
-            for codes, cells in changes.points:
-                self._points.add_points(codes, cells)
-            for (kind, code), boxes in changes.gone.items():
-                self._index(kind).discard(code, boxes)
-                gone.add(code >> FLAG_BITS)
-            rows: dict[Kind | None, list[tuple[int, Box]]] = {}
-            for (kind, code), boxes in changes.added.items():
-                rows.setdefault(kind, []).extend((code, box) for box in boxes)
-            for kind, added in rows.items():
-                self._index(kind).add(*zip(*added, strict=True))
+            for numbers, cells in changes.points:
+                self._points.add_points(numbers, cells)
+            for kind, codes, boxes in _by_kind(changes.gone):
+                self._index(kind).discard(codes, boxes)
+                gone.update(code >> FLAG_BITS for code in codes)
+            for kind, codes, boxes in _by_kind(changes.added):
+                self._index(kind).add(codes, boxes)
             self._committed.popleft()
         return gone
 
@@ -180,15 +179,11 @@ class BoxIndex:
 
     def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the same for each of several points."""
+        index = self._boxes[kind]
         if len(points) == 1:
-            return [_distinct(self._boxes[kind].meeting(points[0], points[0]))]
-        if not points:
-            return []
-        which, codes = self._boxes[kind].meeting_points(np.array(points, np.int64))
-        order = which.argsort(kind="stable")
-        edges = which[order].searchsorted(np.arange(len(points) + 1))
-        codes = codes[order]
-        return [_distinct(codes[edges[i] : edges[i + 1]]) for i in range(len(points))]
+            return [_distinct(index.meeting(points[0], points[0]))]
+        cells = np.array(points, np.int64).reshape(len(points), self._dimensions)
+        return list(map(_distinct, index.meeting_points(cells)))
 
     def points(
         self, region: Region, spans: Sequence[tuple[int, int]]
@@ -221,14 +216,26 @@ class BoxIndex:
         return self._points if kind is None else self._boxes[kind]
 
     def _load_boxes(self, kind: Kind) -> None:
-        table = self._table(f"SELECT * FROM {TABLES[kind]} ORDER BY seq", 3 + 2 * self._dimensions)
-        seqs, exact, ends = table[:, 0], table[:, 2], table[:, 3:]
+        # As many ends in one integer as fit: what takes time is to make each value an object.
+        bits = self._space.bits
+        each = RING_BITS // bits
+        names = [f"{end}_{i}" for end in ("low", "high") for i in range(self._dimensions)]
+        parts = [names[i : i + each] for i in range(0, len(names), each)]
+        packed = [" | ".join(f"({name} << {bits * i})" for i, name in enumerate(p)) for p in parts]
+        table = self._table(
+            f"SELECT seq << 1 | exact, {', '.join(packed)} FROM {TABLES[kind]} ORDER BY seq",
+            1 + len(packed),
+        )
+        ends = [table[:, 1 + i // each] >> bits * (i % each) for i in range(len(names))]
+        cells = np.stack(ends, axis=1) & (1 << bits) - 1
+        seqs, exact = table[:, 0] >> 1, table[:, 0] & 1
         again = seqs[1:] == seqs[:-1]
         several = np.zeros(len(seqs), np.int64)
         several[1:] |= again
         several[:-1] |= again
         codes = seqs << FLAG_BITS | several * SEVERAL | exact * EXACT
-        self._boxes[kind].load(codes, ends[:, ::2], ends[:, 1::2])
+        lows, highs = cells[:, : self._dimensions], cells[:, self._dimensions :]
+        self._boxes[kind].load(codes, lows, highs)
 
     def _load_points(self) -> None:
         table = self._table("SELECT seq, identifier FROM message WHERE kind = 'data' AND point", 2)
@@ -263,7 +270,7 @@ def is_exact(space: Space, profile: Profile) -> bool:
     )
 
 
-def is_plain(data: Profile) -> bool:
+def is_plain(data: Selected) -> bool:
     """Say whether data are where their values say: one level, and each attribute has a value.
 
     Nearly all are. What lies in an inbox is somewhere else.
@@ -272,6 +279,17 @@ def is_plain(data: Profile) -> bool:
     return len(levels) == 1 and not any(
         isinstance(value, Bare) or attribute == INBOX for attribute, value in levels[0].items()
     )
+
+
+def _by_kind(
+    changes: dict[tuple[Kind | None, int], Sequence[Box]],
+) -> Iterator[tuple[Kind | None, list[int], list[Box]]]:
+    """Give the codes and boxes of each kind, a row for each box."""
+    for which in dict.fromkeys(kind for kind, _ in changes):
+        rows = [
+            (code, box) for (kind, code), boxes in changes.items() if kind is which for box in boxes
+        ]
+        yield which, [code for code, _ in rows], [box for _, box in rows]
 
 
 def _code(seq: int, exact: bool, boxes: int) -> int:

@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from arms.box_index import FLAG_BITS, BoxIndex, Read
+from arms.box_index import EXACT, FLAG_BITS, BoxIndex, Read, is_plain
 from arms.limits import HOT_CHARACTERS_MAX
-from arms.message import Action, Kind, region_of_profile
+from arms.message import Action, Kind, Message, region_of_profile
 from arms.profile import Profile
 from arms.rows import IDENTIFIER, POINTS, STORED, Stored, read_row
+from arms.selection import Selected, Selection
 from squid import Region, Space
 
 Spans = Sequence[tuple[int, int]]
+
+
+class _Hot(NamedTuple):
+    """A message that is matched again and again: parsed, compiled, its end at hand."""
+
+    expires_ms: int
+    selects: Selection
+    stored: Stored
 
 
 class Candidates:
@@ -27,30 +36,64 @@ class Candidates:
     def __init__(self, space: Space, index: BoxIndex, read: Read) -> None:
         self.index = index
         self._space, self._read = space, read
-        self._hot: dict[int, Stored] = {}
+        self._hot: dict[int, _Hot] = {}
         self._hot_characters = 0
 
     def forget(self, seqs: set[int]) -> None:
         """Keep these messages no longer."""
         for seq in seqs & self._hot.keys():
-            self._hot_characters -= _characters(self._hot.pop(seq))
+            self._hot_characters -= _characters(self._hot.pop(seq).stored)
 
     def meeting(self, now_ms: int, kind: Kind, region: Region) -> Iterator[Stored]:
         """Give the messages of a kind whose boxes meet the region's: a superset of the matches."""
         for code in self.index.meeting(kind, region):
-            stored = self.get(now_ms, code)
-            if stored is not None:
-                yield stored
+            hot = self._get(now_ms, code >> FLAG_BITS)
+            if hot is not None:
+                yield hot.stored
 
-    def get(self, now_ms: int, code: int) -> Stored | None:
-        """Return a message that the index named, if it is there. Those asked for often are kept."""
-        seq = code >> FLAG_BITS
-        stored = self._hot.get(seq)
-        if stored is None or stored.message.header.expires_ms <= now_ms:
+    def selecting(
+        self, now_ms: int, data: Sequence[Selected], cells: Sequence[Sequence[int]]
+    ) -> list[list[Message]]:
+        """Return, for each of several data that are points, the interests that select it."""
+        return [
+            self._selecting(now_ms, profile, codes) if codes else []
+            for profile, codes in zip(
+                data, self.index.meeting_each(Kind.INTEREST, cells), strict=True
+            )
+        ]
+
+    def _selecting(self, now_ms: int, data: Selected, codes: list[int]) -> list[Message]:
+        # For each of thousands of matches a second, so this looks twice where it could call once.
+        hot, found = self._hot, []
+        plain: bool | None = None
+        for code in codes:
+            one = hot.get(code >> FLAG_BITS)
+            if one is None or one.expires_ms <= now_ms:
+                one = self._get(now_ms, code >> FLAG_BITS)
+                if one is None:
+                    continue
+            if code & EXACT and plain is None:
+                plain = is_plain(data)
+            if (code & EXACT and plain) or one.selects(data):
+                found.append(one.stored.message)
+        return found
+
+    def _get(self, now_ms: int, seq: int) -> _Hot | None:
+        """Return a message that the index named, if it is there. It is kept for the next time."""
+        hot = self._hot.get(seq)
+        if hot is None or hot.expires_ms <= now_ms:
             stored = self._at(now_ms, seq)
-            if stored is not None:
-                self._keep(seq, stored)
-        return stored
+            if stored is None:
+                return None
+            self.forget({seq})
+            self._hot_characters += _characters(stored)
+            if self._hot_characters > HOT_CHARACTERS_MAX:
+                self._hot.clear()
+                self._hot_characters = _characters(stored)
+            message = stored.message
+            hot = _Hot(message.header.expires_ms, message.profile.compile(), stored)
+            self._hot[seq] = hot
+        return hot
 
     # Cursors are read row by row, so a large store is never in memory; whoever walks them does so
     # without a pause, because an open one keeps this connection at an old state of the file.
@@ -121,14 +164,6 @@ class Candidates:
         if row is None and (moved := self.index.now_at(seq)) != seq:
             row = next(self._read(sql, (moved, now_ms)), None)
         return row
-
-    def _keep(self, seq: int, stored: Stored) -> None:
-        self.forget({seq})
-        self._hot_characters += _characters(stored)
-        if self._hot_characters > HOT_CHARACTERS_MAX:
-            self._hot.clear()
-            self._hot_characters = _characters(stored)
-        self._hot[seq] = stored
 
 
 def contains(spans: Spans, identifier: int) -> bool:

@@ -28,6 +28,9 @@ from arms.profile import Profile
 from squid import Region, Space
 from squid.patterns import Absent
 
+ENVELOPE_BYTES = 256
+"""What a message takes on the wire besides its data, profile and context, roughly."""
+
 
 class Action(StrEnum):
     """What a message does at the rendezvous (Table 1)."""
@@ -284,6 +287,12 @@ def check_ttl(seconds: float) -> float:
 def region_of(space: Space, message: Message) -> Region:
     """Return the part of the information space that a message is about."""
     return region_of_profile(space, message.profile, message.action)
+
+
+def weight(message: Message) -> int:
+    """Return about how many bytes a message takes on the wire."""
+    context = sum(len(key) + len(value) for key, value in message.header.context.items())
+    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
 
 
 @lru_cache(REGIONS_KEPT)

@@ -28,7 +28,7 @@ from arms.expression import (
 )
 from arms.grammar import parse_levels
 from arms.limits import PARSED_PROFILES_KEPT, PROFILE_ALTERNATIVES_MAX
-from arms.selection import Placed, Selection, compiled, place
+from arms.selection import Placed, Selected, Selection, compiled, place
 from squid.patterns import Anything, Bare, Pattern, Prefix, overlaps, within
 
 __all__ = ["And", "Axis", "Element", "Expression", "Level", "Or", "Path", "Profile", "Step"]
@@ -66,7 +66,7 @@ class Profile:
     def __reduce__(self) -> tuple[Callable[[str], Profile], tuple[str]]:
         return Profile.parse, (self.text,)
 
-    def selects(self, data: Profile) -> bool:
+    def selects(self, data: Selected) -> bool:
         """Return whether this interest selects these data.
 
         Given another interest, return whether all that it asks for is asked for here too: each of
@@ -74,7 +74,7 @@ class Profile:
         """
         return (self._selects or self.compile())(data)
 
-    def could_select(self, advertisement: Profile) -> bool:
+    def could_select(self, advertisement: Selected) -> bool:
         """Return whether some data that fit the advertisement would be selected."""
         if self._could_select is None:
             object.__setattr__(self, "_could_select", compiled(self.alternatives(), overlaps, any))

@@ -16,19 +16,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
-from arms.batch import Site
-from arms.box_index import EXACT, is_plain
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
-from arms.message import Action, Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, weight
 from arms.notes import Due, due, overflow_mark
 from arms.profile import Profile
 from arms.rows import Stored
+from arms.sites import Site
 from arms.store import WHOLE_RING, Store
 from arms.writes import MARKED, Keep, Put, Remove, Write
 from squid import Region, Space
@@ -38,9 +36,6 @@ Place = tuple[int, str]
 
 COUNTED_ROWS = 500
 """Rows that a new interest looks at in one go; more are counted bit by bit."""
-
-ENVELOPE_BYTES = 256
-"""What a message takes on the wire besides its data, profile and context, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +161,11 @@ class Rendezvous:
                     if contains(plan.spans, cast(int, region.lowest)):
                         asked[i] = [low for low, _ in region.boxes[0]]
         profiles = [messages[i].profile for i in asked]
-        found = self.interested(now_ms, profiles, list(asked.values()))
+        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))
             for i, (plan, message, results) in enumerate(zip(plans, messages, written, strict=True))
-        ]
-
-    def interested(
-        self, now_ms: int, profiles: Sequence[Profile], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
-        candidates = self.store.candidates
-        return [
-            list(_selecting(profile, codes, partial(candidates.get, now_ms)))
-            for profile, codes in zip(
-                profiles, candidates.index.meeting_each(Kind.INTEREST, cells), strict=True
-            )
         ]
 
     def _effect(
@@ -220,22 +203,20 @@ class Rendezvous:
     def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
         """Say who watches for data at these sites, by the text of their profile.
 
-        The sites are points that this peer speaks for, so it is the one that reacts.
+        The sites are points that this peer speaks for, so it is the one that reacts. Sites with the
+        same watchers share one answer.
         """
-        different = {site.text: site for site in sites}
-        profiles = [site.profile for site in different.values()]
-        cells = [site.cells for site in different.values()]
+        different = list({site.text: site for site in sites}.values())
+        cells = [site.cells for site in different]
         found: dict[str, Watchers] = {}
-        for text, interests in zip(
-            different, self.interested(now_ms, profiles, cells), strict=True
-        ):
-            ours = found[text] = Watchers(len(interests))
-            for interest in interests:
-                if interest.modifiers.inbox is None:
-                    header = interest.header
-                    ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
-                else:
-                    ours.notes.append(due(interest))
+        same: dict[tuple[str, ...], Watchers] = {}
+        selecting = self.store.candidates.selecting(now_ms, different, cells)
+        for site, interests in zip(different, selecting, strict=True):
+            key = tuple([interest.header.id for interest in interests])
+            ours = same.get(key)
+            if ours is None:
+                ours = same[key] = _watchers(interests)
+            found[site.text] = ours
         return found
 
     def page(
@@ -345,32 +326,21 @@ def counting(interest: Message) -> Message:
     return replace(interest, action=Action.RETRIEVE, modifiers=wanted)
 
 
-def weight(message: Message) -> int:
-    """Return about how many bytes a message takes on the wire."""
-    context = sum(len(key) + len(value) for key, value in message.header.context.items())
-    return len(message.data) + len(str(message.profile)) + context + ENVELOPE_BYTES
-
-
 def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
 
 
-def _selecting(
-    data: Profile, codes: list[int], get: Callable[[int], Stored | None]
-) -> Iterator[Message]:
-    """Give the interests that select data at a point, which their boxes all have.
-
-    Whatever has the point meets it there, so where they meet is not asked.
-    """
-    plain = codes and is_plain(data)
-    for code in codes:
-        stored = get(code)
-        if stored is not None and (
-            (code & EXACT and plain) or stored.message.profile.selects(data)
-        ):
-            yield stored.message
+def _watchers(interests: Sequence[Message]) -> Watchers:
+    ours = Watchers(len(interests))
+    for interest in interests:
+        if interest.modifiers.inbox is None:
+            header = interest.header
+            ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
+        else:
+            ours.notes.append(due(interest))
+    return ours
 
 
 def _as_kept(plan: Plan, written: Sequence[int]) -> Message:

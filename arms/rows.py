@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from arms.batch import Batch
+from arms.inbox import INBOX
 from arms.message import Action, Header, Kind, Message, Modifiers, Voters
 from arms.profile import Profile
 from arms.schema import digest
+from arms.sites import Site
 from arms.writes import Tombstone
 from squid import Region
 
@@ -56,15 +58,15 @@ def batch_rows(now_ms: int, batch: Batch) -> Iterator[tuple[object, ...]]:
     """Give the messages of a batch as rows, for `INSERT`."""
     sender, reply_to, credential = batch.sender, batch.reply_to, batch.credential
     term, voters = batch.voters.term, str(batch.voters)
-    for id_, (_, text, identifier, _), data, expires_ms in zip(
+    for id_, site, data, expires_ms in zip(
         batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True
     ):
         yield (
             id_,
             "data",
             "store",
-            text,
-            identifier,
+            site.text,
+            site.identifier,
             1,
             now_ms,
             expires_ms,
@@ -87,7 +89,7 @@ COLUMNS = (
 INSERT = f"INSERT INTO message ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"
 
 STORED = f"{COLUMNS}, seq"
-IDENTIFIER = 4  # its place in a row of these
+PROFILE, IDENTIFIER = 3, 4  # their places in a row of these
 
 POINTS = (
     f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
@@ -116,6 +118,32 @@ def read_row(row: tuple[Any, ...]) -> Stored:
     wanted = Modifiers() if modifiers == PLAIN else Modifiers(*json.loads(modifiers))
     message = Message(header, Action(action), data, wanted)
     return Stored(seq, Kind(kind), identifier, bool(point), message)
+
+
+def is_plain_row(row: tuple[Any, ...]) -> bool:
+    """Say whether a row is plain data, as a batch has them; what lies in an inbox is not."""
+    kind, _, profile, _, point, _, _, _, _, _, context, modifiers = row[1:13]
+    return (
+        kind == "data"
+        and bool(point)
+        and context == NO_CONTEXT
+        and modifiers == PLAIN
+        and INBOX not in profile
+    )
+
+
+def add_row(row: tuple[Any, ...], site: Site, batch: Batch | None) -> Batch:
+    """Add a row of plain data to a batch, or to a new one if it does not go with the others."""
+    id_, expires_ms, sender, reply_to, credential = row[0], *row[7:11]
+    data, voters = row[13], Voters.parse(row[14], row[15])
+    common = (sender, reply_to, credential, voters)
+    if batch is None or common != (batch.sender, batch.reply_to, batch.credential, batch.voters):
+        batch = Batch(sender, reply_to, credential, voters=voters)
+    batch.ids.append(id_)
+    batch.sites.append(site)
+    batch.data.append(data)
+    batch.expires_ms.append(expires_ms)
+    return batch
 
 
 STONE = "id, taker, identifier, point, expires_ms"

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import combinations
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from arms.expression import Axis, Element, Path, Step, by_attribute
 from squid.patterns import Anything, Bare, Interval, Keyword, Pattern, Prefix, overlaps, within
 
-if TYPE_CHECKING:
-    from arms.profile import Profile
-
-Selection = Callable[["Profile"], bool]
+Selection = Callable[["Selected"], bool]
 Relation = Callable[[Pattern, Pattern], bool]
 
 
@@ -87,6 +84,16 @@ def _intersection(patterns: tuple[Pattern, ...]) -> Interval | None:
     return Interval(low, high, low_open, not high_closed)
 
 
+class Selected(Protocol):
+    """What can be selected: a profile, or data of which one knows only this."""
+
+    @property
+    def _placed(self) -> tuple[Placed, ...] | None: ...
+
+    def placed(self) -> tuple[Placed, ...]:
+        """Return the alternatives, as a compiled selection looks at them."""
+
+
 # The side that selects: closures, made once.
 
 Test = Callable[[dict[str, Value]], bool]
@@ -114,7 +121,7 @@ def compiled(
 
     match = matches[0] if len(matches) == 1 else _any_of(matches)
 
-    def selection(data: Profile) -> bool:
+    def selection(data: Selected) -> bool:
         placed = data._placed or data.placed()
         if len(placed) == 1:
             levels, floating = placed[0]

@@ -24,7 +24,7 @@ from arms.candidates import Candidates, Spans
 from arms.digests import Digests
 from arms.errors import ArmsError, StoreError
 from arms.limits import INBOX_NOTES_MAX
-from arms.message import Header, Kind, Message, Voters, region_of
+from arms.message import Header, Kind, Message, Modifiers, Voters, region_of
 from arms.notes import overflow_mark, overflow_prefix
 from arms.rows import (
     INSERT,
@@ -213,16 +213,20 @@ class Store:
         if known.kind is not message.stored_as or old.credential not in ("", new.credential):
             return  # an id that somebody else has: theirs stays as it is
         # Sent again, or late: the later wins, the same everywhere, so that copies agree in the end.
-        expires_ms, reply_to = max((old.expires_ms, old.reply_to), (new.expires_ms, new.reply_to))
+        later = max(known.message, message, key=lambda m: (m.header.expires_ms, m.header.reply_to))
+        expires_ms, reply_to = later.header.expires_ms, later.header.reply_to
         voters = max(old.voters, new.voters)
         header = replace(old, expires_ms=expires_ms, reply_to=reply_to, voters=voters)
         if header != old:
-            self._replace(now_ms, known, header)
+            self._replace(now_ms, known, header, later.modifiers)
 
-    def _replace(self, now_ms: int, known: Stored, header: Header) -> None:
+    def _replace(
+        self, now_ms: int, known: Stored, header: Header, modifiers: Modifiers | None = None
+    ) -> None:
         # Anew, so that its seq is new too and whoever copies what came after another sees it.
         self._erase(known.seq)
-        seq = self._insert(now_ms, replace(known.message, header=header))
+        wanted = modifiers or known.message.modifiers
+        seq = self._insert(now_ms, replace(known.message, header=header, modifiers=wanted))
         if seq is not None:
             self._index.move(known.seq, seq)
 
@@ -386,13 +390,12 @@ class Store:
         )
         return None if row is None else int(row[0])
 
-    def after(self, now_ms: int, seq: int, limit: int) -> Iterator[Stored]:
-        """Give the messages that were stored after another, oldest first."""
-        rows = self._read(
+    def rows_after(self, now_ms: int, seq: int, limit: int) -> Iterator[tuple[Any, ...]]:
+        """Give the rows of messages that were stored after another, oldest first."""
+        return self._read(
             f"SELECT {STORED} FROM message WHERE seq > ? AND expires_ms > ? ORDER BY seq LIMIT ?",
             (seq, now_ms, limit),
         )
-        return (read_row(row) for row in rows)
 
     def tombstones(self, now_ms: int, seq: int, limit: int) -> list[tuple[int, Tombstone]]:
         """Return the tombstones that came after another, oldest first, with their seq."""

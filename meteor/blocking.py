@@ -96,6 +96,7 @@ class Ring:
     trace = _twin(client.Ring.trace)
     space = _twin(client.Ring.space)
     leave = _twin(client.Ring.leave)
+    forget = _twin(client.Ring.forget)
 
     def retrieve(self, profile: str, *, limit: int | None = None) -> Retrieval:
         """Look for data: `for item in ring.retrieve(...)`, or `.all()` for a list.

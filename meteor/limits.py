@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from arms.limits import DATA_BYTES_MAX
 
+Bounds = dict[str, tuple[int, int]]
+"""How much there is of something that must not grow, and its bound, by its name."""
+
 # -- the wire ------------------------------------------------------------------------------------
 
 PROTOCOL = 3
@@ -87,8 +90,8 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 POSTS_PER_REQUEST_MAX = 4096
 """Messages in one request, so that one client can't hold a peer's loop for long."""
 
-OWNERS_CACHED_MAX = 4096
-"""Owners remembered by arc, so that posting a point is one hop."""
+OWNERS_CACHED_MAX = 8192
+"""Owners remembered by arc, so that posting a point is one hop; all of a ring of 5,000 peers."""
 
 VOTES_PER_REQUEST_MAX = 256
 """Items that one ballot is held on at once."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
+from arms.batch import Batch
 from arms.message import Message
 from meteor.errors import ProtocolError
 from meteor.transport.frames import Value
@@ -11,8 +13,8 @@ from meteor.transport.frames import Value
 Told = tuple[str, str, bytes, str, Mapping[str, str], int]
 """What a watcher is told: id, profile, data, sender, context and end of a message."""
 
-Entry = tuple[str, str, bytes, str, Mapping[str, str], int, Sequence[object]]
-"""The same, and for which watches (of one client) or targets (at one peer)."""
+Group = tuple[Sequence[Told], Sequence[object]]
+"""Messages that go to the same watches (of one client) or targets (at one peer), and these."""
 
 
 def told(message: Message) -> Told:
@@ -28,9 +30,21 @@ def told(message: Message) -> Told:
     )
 
 
-def columns(entries: Sequence[Entry]) -> list[Value]:
-    """Return entries as the wire has them: a list for each field."""
-    return list(zip(*entries, strict=True))
+def told_of(batch: Batch) -> list[Told]:
+    """Return what watchers are told of the messages of a batch."""
+    texts = [site.text for site in batch.sites]
+    sender, context = repeat(batch.sender), repeat(NOTHING)
+    return list(zip(batch.ids, texts, batch.data, sender, context, batch.expires_ms, strict=False))
+
+
+NOTHING: Mapping[str, str] = {}
+
+
+def columns(groups: Sequence[Group]) -> list[Value]:
+    """Return messages as the wire has them: a list for each field, the last one for whom."""
+    items = [item for some, _ in groups for item in some]
+    whom = [targets for some, targets in groups for _ in some]
+    return [*zip(*items, strict=True), whom]
 
 
 KINDS = (str, str, bytes, str, dict, int, list)

@@ -81,20 +81,25 @@ def _text(pattern: Pattern) -> str | None:
 def _split(counts: Mapping[V, int], points: int) -> tuple[list[V], list[int], list[int]]:
     """Return split points, their weights, and the weights of the gaps around them.
 
-    A point stands wherever a share of the whole has come together since the last: so hot values are
-    points of their own, and gaps are about equal. The first and the last value are points too.
+    Half of the points are the most frequent values: a value between two points has one cell for all
+    of its data, so none of those may be hot. The others stand wherever an equal share of the rest
+    has come together since the last point. The first and the last value are points too.
     """
     if not 2 <= points <= SPLIT_POINTS_MAX:
         raise ValueError(f"a codec is learnt with 2 to {SPLIT_POINTS_MAX} points, not {points}")
-    share = sum(counts.values()) / max(1, points - 2)
-    values = sorted(counts)
+    values: list[V] = sorted(counts)
+    hot: int = max(0, points - 2) // 2
+    always: set[V] = set(sorted(values, key=lambda value: (-counts[value], value))[:hot])
+    rest = sum(count for value, count in counts.items() if value not in always)
+    share = rest / max(1, points - 2 - hot)
+    always.update((values[0], values[-1]))
     chosen: list[V] = []
     weights: list[int] = []
     gaps: list[int] = []
     gap = 0
     for value in values:
         count = counts[value]
-        if gap + count >= share or value == values[0] or value == values[-1]:
+        if value in always or gap + count >= share:
             chosen.append(value)
             weights.append(count * OBSERVATION)
             gaps.append(gap * OBSERVATION + 1)

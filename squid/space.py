@@ -108,6 +108,11 @@ class Space:
         """Return the cells of the same; None when a value is an empty range."""
         return self._box(values, Absent(), salt)
 
+    def cell(self, dimension: Dimension, pattern: Pattern, salt: bytes) -> int:
+        """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        # With the name, so that the positions on the axes have nothing to do with each other.
+        return dimension.codec.cell(pattern, dimension.name.encode() + b"=" + salt)
+
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""
         if not self.closed or attribute in self.attributes:
@@ -171,8 +176,7 @@ class Space:
         self, dimension: Dimension, patterns: Sequence[Pattern], salt: bytes | None
     ) -> Cells | None:
         if salt is not None and len(patterns) == 1 and _is_concrete(patterns[0]):
-            # With the name, so that the positions on the axes have nothing to do with each other.
-            cell = dimension.codec.cell(patterns[0], dimension.name.encode() + b"=" + salt)
+            cell = self.cell(dimension, patterns[0], salt)
             return cell, cell
         low, high = 0, (1 << self.bits) - 1
         for pattern in patterns:

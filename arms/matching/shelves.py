@@ -16,6 +16,7 @@ comparing and joining long rows.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,12 @@ GONE = -1
 """The code of a place without a box."""
 
 LAST_KEY = 2**63 - 1
+
+MANY_BLOCKS = 100
+"""Blocks from which on comparing all with one point is quicker than each with its own."""
+
+MANY_MATCHES = 8
+"""Matches in a block from which on joining and sorting those of many points costs more."""
 
 BLOCKS_AT_ONCE = 512
 """Blocks compared in one go, so that their copies stay in the processor's cache."""
@@ -141,18 +148,25 @@ class Shelves:
         there = begin + np.flatnonzero(self._codes[begin : begin + SHELF_ROWS] >= 0)
         return self.ends_at(there), self._codes[there], self._keys[there]
 
-    def discard(self, shelf: int, code: int, key: int | None = None) -> int:
-        """Forget the rows with a code; returns how many there were.
+    def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
+        """Forget the rows with these codes; returns how many there were.
 
-        With a key, the shelf is one in order, and only rows with that key are looked at.
+        With their keys, the shelf is one in order, and only rows with those keys are looked at.
         """
-        begin, end = shelf * SHELF_ROWS, (shelf + 1) * SHELF_ROWS
-        if key is not None:
-            keys = self._keys[begin:end]
-            end = begin + int(keys.searchsorted(key, "right"))
-            begin += int(keys.searchsorted(key))
-        found = begin + np.flatnonzero(self._codes[begin:end] == code)
-        self._codes[found] = GONE
+        begin = shelf * SHELF_ROWS
+        here = self._codes[begin : begin + SHELF_ROWS]
+        if keys is None:
+            found = np.flatnonzero(np.isin(here, codes))
+        else:
+            kept = self._keys[begin : begin + SHELF_ROWS]
+            lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
+            alone, crowded = highs - lows == 1, highs - lows > 1
+            found = lows[alone][here[lows[alone]] == codes[alone]]
+            for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
+                ours = codes[(lows == low) & crowded]
+                crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
+                found = np.concatenate((found, crowd))
+        here[found] = GONE
         return len(found)
 
     # -- searching ---------------------------------------------------------------------------------
@@ -176,12 +190,28 @@ class Shelves:
         met = self._boxes.take(blocks, axis=1).reshape(self._sides, -1) <= asked
         return _expand(blocks, _all(met).nonzero()[0], BLOCK_BITS)
 
-    def meeting_each(self, asked: Ends) -> tuple[Integers, Integers]:
-        """Return the same for several at once, asked of shape (sides, n): numbers, and places."""
-        tops = _all(self._tops[:, None, :] <= asked[:, :, None])
-        which, shelves = tops.nonzero()
+    def meeting_each(self, asked: Ends) -> list[Integers]:
+        """Return the codes of what meets each of several, asked of shape (sides, n)."""
+        count = asked.shape[1]
+        # Shelf by shelf, so that what is looked at again is still in the processor's cache.
+        shelves, which = _all(self._tops[:, :, None] <= asked[:, None, :]).nonzero()
         which, blocks = self._each(self._bounds, which, shelves, asked, SHELF_BITS)
-        return self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
+        if not self._is_much(which, blocks, asked):
+            which, places = self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
+            codes = self.codes_at(places)
+            return _split(which[codes >= 0], codes[codes >= 0], count)
+        return [
+            _live(self.codes_at(self._in_blocks(near, asked[:, i : i + 1])))
+            for i, near in enumerate(_split(which, blocks, count))
+        ]
+
+    def _is_much(self, which: Integers, blocks: Integers, asked: Ends) -> bool:
+        """Say whether it is quicker to look up each by itself, as far as a few blocks show."""
+        step = max(8, len(blocks) // 256)
+        tried = which[::step]
+        found, _ = self._each(self._boxes, tried, blocks[::step], asked, BLOCK_BITS)
+        many = len(blocks) >= MANY_BLOCKS * asked.shape[1]
+        return many or len(found) > MANY_MATCHES * len(tried)
 
     def _each(
         self, pool: Ends, which: Integers, outer: Integers, asked: Ends, bits: int
@@ -213,6 +243,18 @@ class Shelves:
 def _all(met: Bits) -> Bits:
     joined: Bits = np.logical_and.reduce(met, axis=0)
     return joined
+
+
+def _live(codes: Integers) -> Integers:
+    return codes[codes >= 0]
+
+
+def _split(which: Integers, values: Integers, count: int) -> list[Integers]:
+    """Return the values of each of so many numbers."""
+    order = which.argsort(kind="stable")
+    edges = which[order].searchsorted(np.arange(count + 1)).tolist()
+    values = values[order]
+    return [values[begin:end] for begin, end in pairwise(edges)]
 
 
 def _expand(outer: Integers, found: Integers, bits: int) -> Integers:

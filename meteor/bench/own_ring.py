@@ -102,6 +102,8 @@ def interests(flow: Flow) -> list[str]:
             low = place * PLACES // places
             rooms = range(low, (place + 1) * PLACES // places)
             where = " | ".join(f"location=room{room}" for room in rooms)
+            if places == 1:
+                where = "location=room*"
             for i in range(MATCHED):
                 found.append(f"type={name[: 3 + i % 3]}*, ({where}), degree={-i}..{150 + i}")
     return found

@@ -160,15 +160,15 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    return _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    return proc_field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
 def _memory() -> str:
-    total = _field("/proc/meminfo", "MemTotal")
+    total = proc_field("/proc/meminfo", "MemTotal")
     return f"{int(total.split()[0]) / 2**20:.0f} GiB" if total else "unknown"
 
 
-def _field(path: str, name: str) -> str:
+def proc_field(path: str, name: str) -> str:
     """Return a field of one of Linux's own reports; other systems have none."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()

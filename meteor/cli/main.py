@@ -13,7 +13,7 @@ from meteor.cli.find import retrieve, unwatch, watch
 from meteor.cli.group import Commands
 from meteor.cli.node import node
 from meteor.cli.post import delete, post
-from meteor.cli.ring import leave, ring, status
+from meteor.cli.ring import forget, leave, ring, status
 from meteor.cli.simulate import simulate
 from meteor.cli.simulate_cores import simulate_cores
 from meteor.cli.space import space
@@ -46,6 +46,7 @@ for command in (
     space,
     node,
     leave,
+    forget,
     simulate,
     simulate_cores,
     bench,

@@ -1,4 +1,4 @@
-"""Looking at the ring and its peers: `meteor ring`, `meteor status`, `meteor leave`."""
+"""The ring and its peers: `meteor ring`, `meteor status`, `meteor leave`, `meteor forget`."""
 
 from __future__ import annotations
 
@@ -239,3 +239,28 @@ def leave(access: Access, as_json: bool) -> None:
         print_json({"left": access.peers[0]})
     else:
         click.echo(f"{access.peers[0]} has handed over and left the ring")
+
+
+@click.command()
+@click.argument("address")
+@client_command
+def forget(access: Access, address: str, as_json: bool) -> None:
+    """Say that a lost peer will not come back.
+
+    Peers wait for one that went without a word, for a day, and their answers name it. This ends it
+    everywhere in the ring, so that answers are without doubt again.
+
+    Example:
+      meteor forget 127.0.0.1:7403
+    """
+
+    async def work(ring: Ring) -> int:
+        return await ring.forget(address)
+
+    found = access.run(work)
+    if as_json:
+        print_json({"forgotten": address, "peers": found})
+    elif found:
+        click.echo(f"{address} is not waited for any more (by {count(found, 'peer')} until now)")
+    else:
+        click.echo(f"nobody waited for {address}")

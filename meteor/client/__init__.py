@@ -2,6 +2,8 @@
 
 ring.py        `connect` and `Ring`: what a program calls
 connection.py  the connection that moves to another peer when its own dies
+posting.py     plain posts, many in one request
+standing.py    the watches at the ring: posted, renewed, told what came
 watch.py       watches: async iterators of notifications
 inbox.py       reliable watches: what waited in an inbox, acknowledged
 requests.py    what goes into requests, checked

@@ -10,7 +10,7 @@ from arms.aggregate import Aggregate
 from arms.message import Message
 from meteor.client.results import Item, item_of
 from meteor.errors import ProtocolError
-from meteor.node.errands import read_found
+from meteor.matches import read_match
 from meteor.transport.frames import Value
 
 Turn = Callable[[Message, Value], Awaitable[Value]]
@@ -67,7 +67,7 @@ class Retrieval:
                 self.lost = tuple(sorted({*self.lost, *map(str, lost)}))
             case _:
                 raise ProtocolError("what came is not a page")
-        self._page.extend(item_of(read_found(entry).message) for entry in found)
+        self._page.extend(item_of(read_match(entry)[1]) for entry in found)
         self._message, self._cursor = _less(self._message, len(found)), cursor
         self.complete = cursor is None or self._message.modifiers.limit == 0
         # Without progress the rest of the ring did not answer in all the time there was.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -41,10 +41,13 @@ from meteor.client.standing import Standing
 from meteor.client.watch import Watch, WatchMany
 from meteor.errors import Busy, InputError, MeteorError, NoAnswer, NoRing, ProtocolError
 from meteor.limits import KEEP_SECONDS
-from meteor.node.errands import Trace, read_found
+from meteor.matches import read_match
 from meteor.transport.frames import Value
 from meteor.transport.network import Network
 from meteor.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from meteor.node.errands import Trace
 
 log = logging.getLogger("meteor.client")
 
@@ -132,7 +135,7 @@ class Ring:
 
         A post that fails has its reason in the receipt's `error`; the others are not affected.
         """
-        parts = batches(posts, lambda post: len(post.data) + len(post.profile))
+        parts = batches(posts, _size)
         receipts: list[list[Receipt]] = [[] for _ in parts]
         limiter = trio.CapacityLimiter(REQUESTS_IN_FLIGHT)
 
@@ -226,9 +229,7 @@ class Ring:
         body = [message.to_wire(), self._seconds]
         match await self._request("consume", body, repeatable=False):
             case [list() as found, bool() as complete]:
-                return Consumed(
-                    tuple(item_of(read_found(entry).message) for entry in found), complete
-                )
+                return Consumed(tuple(item_of(read_match(entry)[1]) for entry in found), complete)
             case _:
                 raise ProtocolError("what came are not consumed items")
 
@@ -345,6 +346,8 @@ class Ring:
         self, profile: str, action: Action | str = Action.RETRIEVE
     ) -> tuple[list[Trace], bool]:
         """Return the tree that a post takes through the ring, and whether it reached everyone."""
+        from meteor.node.errands import Trace  # with the rest of a peer: few programs need it
+
         message = self._message(profile, action)
         match await self._request("trace", [message.to_wire(), self._seconds]):
             case [list() as traces, bool() as complete]:
@@ -363,6 +366,19 @@ class Ring:
     async def leave(self) -> None:
         """Have the peer that serves this client hand over its arc and leave the ring."""
         await self._request("leave", None, repeatable=False)
+
+    async def forget(self, address: str) -> int:
+        """End the doubts about a lost peer that will not come back; says how many peers had some.
+
+        Answers do not name it any more. Should it come back after all, it joins like any other.
+        """
+        if any(peer["address"] == address for peer in (await self.report()).peers):
+            raise InputError(f"{address} is in the ring; only a peer that is lost can be forgotten")
+        match await self._request("forget", [address, self._seconds]):
+            case [int() as count, True]:
+                return count
+            case _:
+                raise NoAnswer(f"not every peer heard that {address} is to be forgotten; try again")
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -396,3 +412,8 @@ class Ring:
     async def _request(self, method: str, body: Value, *, repeatable: bool = True) -> Value:
         seconds = self._seconds + ANSWER_SLACK_SECONDS
         return await self._connection.request(method, body, seconds, repeatable=repeatable)
+
+
+def _size(post: Post) -> int:
+    """Return about how large a post is; one with a mistake in it is refused later."""
+    return sum(len(part) for part in (post.data, post.profile) if isinstance(part, (str, bytes)))

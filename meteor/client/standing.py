@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import trio
 
-from arms.message import Action, Message, Modifiers
-from arms.rendezvous import weight
+from arms.message import Action, Message, Modifiers, weight
 from meteor.client.requests import batches
 from meteor.client.results import Item, Receipt
 from meteor.client.watch import RENEW_SECONDS, Watch, WatchMany

@@ -31,8 +31,9 @@ AGAIN_SECONDS = 5.0
 QUEUED_MAX = 10_000
 """Notifications that wait for a program to take them; further ones are lost and counted."""
 
-ITEMS_PER_TURN = 256
-"""Items that a program may take, if they are there, before other tasks have a turn."""
+ITEMS_PER_TURN = 2_048
+"""Items that a program may take, if they are there, before other tasks have a turn: more than come
+in with one read, so that one who does nothing else keeps up."""
 
 
 class Watch:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from arms.batch import BATCH_ENTRY_BYTES, Batch
 from arms.limits import TIME_MS_MAX
-from arms.message import Message, region_of
-from arms.rendezvous import weight
+from arms.message import Message, Voters, region_of, weight
+from arms.rows import PROFILE, add_row, is_plain_row, read_row
+from arms.sites import Site, Sites
 from arms.store import Mark, Store
-from arms.writes import Bury, Put, Tombstone, Write
+from arms.writes import Bury, Put, PutBatch, Tombstone, Write
 from meteor.errors import InputError
 from meteor.limits import HANDOVER_BYTES, HANDOVER_ROWS
 from meteor.ring.arcs import TOP, Spans, contains, meeting
@@ -31,16 +34,22 @@ class Page:
     upto: Mark
     last: bool
     """There is nothing after it yet."""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message | Batch] = field(default_factory=list)
+    """In order; plain data that lie side by side are batches."""
     stones: list[Tombstone] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.messages or self.stones)
 
+    @property
+    def count(self) -> int:
+        """The number of messages."""
+        return sum(len(entry) if isinstance(entry, Batch) else 1 for entry in self.messages)
+
     def to_wire(self) -> list[Value]:
         """Return what the page holds in its wire form."""
         stones = [stone_wire(stone) for stone in self.stones]
-        return [[message.to_wire() for message in self.messages], stones]
+        return [[_entry_wire(entry) for entry in self.messages], stones]
 
 
 @dataclass(slots=True)
@@ -53,10 +62,11 @@ class Parcel:
 
 
 class Copier:
-    """Reads pages from a store."""
+    """Reads pages from a store, and from the wire."""
 
-    def __init__(self, space: Space, store: Store, clock: Callable[[], int]) -> None:
+    def __init__(self, space: Space, store: Store, clock: Callable[[], int], sites: Sites) -> None:
         self._space, self._store, self._clock = space, store, clock
+        self._sites = sites
 
     def fetch(self, ids: Sequence[str]) -> Parcel:
         """Return messages by their ids; as many as a frame should hold."""
@@ -79,13 +89,19 @@ class Copier:
         """
         now_ms, newest = self._clock(), self._store.newest()
         seq, stone = after
-        messages: list[Message] = []
+        messages: list[Message | Batch] = []
         size = rows = 0
-        for stored in self._store.after(now_ms, seq, HANDOVER_ROWS):
-            seq, rows = stored.seq, rows + 1
-            if meeting(region_of(self._space, stored.message), spans):
-                messages.append(stored.message)
-                size += weight(stored.message)
+        for row in self._store.rows_after(now_ms, seq, HANDOVER_ROWS):
+            seq, rows = row[-1], rows + 1
+            if is_plain_row(row):
+                site = self._sites.of(row[PROFILE])
+                if site is not None and contains(spans, site.identifier):
+                    size += _add(messages, row, site)
+            else:
+                message = read_row(row).message
+                if meeting(region_of(self._space, message), spans):
+                    messages.append(message)
+                    size += weight(message)
             if size > HANDOVER_BYTES:
                 rows = HANDOVER_ROWS
                 break
@@ -101,13 +117,36 @@ class Copier:
         mine = [e for _, e in stones if contains(spans, e.identifier) or (moving and not e.point)]
         return Page((seq, stone), last, messages, mine)
 
+    def read(self, messages: list[Value], stones: list[Value]) -> list[Write]:
+        """Read a page from the wire, as what is to be written for it."""
+        writes: list[Write] = []
+        for entry in messages:
+            match entry:
+                case {"batch": batch, "voters": voters}:
+                    part = Batch.from_wire(self._sites, batch)
+                    part.voters = Voters.from_wire(voters)
+                    if len(part):
+                        writes.append(PutBatch(part))
+                case _:
+                    writes.append(Put(Message.from_wire(entry)))
+        if stones:
+            writes.append(Bury(tuple(read_stone(entry) for entry in stones)))
+        return writes
 
-def read_writes(messages: list[Value], stones: list[Value]) -> list[Write]:
-    """Read a page from the wire, as what is to be written for it."""
-    writes: list[Write] = [Put(Message.from_wire(entry)) for entry in messages]
-    if stones:
-        writes.append(Bury(tuple(read_stone(entry) for entry in stones)))
-    return writes
+
+def _add(messages: list[Message | Batch], row: tuple[Any, ...], site: Site) -> int:
+    """Add plain data to the batch before them, if they go together; returns their size."""
+    before = messages[-1] if messages else None
+    batch = add_row(row, site, before if isinstance(before, Batch) else None)
+    if batch is not before:
+        messages.append(batch)
+    return len(batch.data[-1]) + BATCH_ENTRY_BYTES
+
+
+def _entry_wire(entry: Message | Batch) -> Value:
+    if isinstance(entry, Batch):
+        return {"batch": entry.to_wire(), "voters": entry.voters.to_wire()}
+    return entry.to_wire()
 
 
 def stone_wire(stone: Tombstone) -> list[Value]:

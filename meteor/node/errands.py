@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arms.aggregate import Aggregate
-from arms.message import Message, region_of
+from arms.message import Message, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Found, weight
+from arms.rendezvous import Found
 from meteor.errors import InputError
 from meteor.limits import LOST_PEERS_MAX, PAGE_BYTES, SURVEY_PEERS_MAX
+from meteor.matches import read_match
 from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
@@ -47,7 +48,14 @@ class Survey:
     order: Value = None
 
 
-Task = Message | Take | Check | Survey
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Wait no longer for a lost peer: it will not come back."""
+
+    address: str
+
+
+Task = Message | Take | Check | Survey | Forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,8 @@ class Errand:
                 task = ["check", id_]
             case Survey(order):
                 task = ["survey", order]
+            case Forget(address):
+                task = ["forget", [address]]
         resume = [[at, id_] for at, id_ in self.resume.items()]
         return [*task, self.spans, resume, self.bytes_max, self.traced, self.quiet]
 
@@ -246,6 +256,8 @@ def _task(kind: str, body: Value) -> Task:
             return Check(id_)
         case "survey", _:
             return Survey(body)
+        case "forget", [str() as address]:
+            return Forget(address)
         case _:
             raise InputError(f"no errand of the kind {kind!r}")
 
@@ -276,11 +288,7 @@ def read_resume(wire: list[Any]) -> dict[int, str]:
 
 def read_found(wire: object) -> Found:
     """Read one match from the wire."""
-    match wire:
-        case [int() as identifier, message]:
-            return Found(identifier, Message.from_wire(message))
-        case _:
-            raise InputError("what came is not a match")
+    return Found(*read_match(wire))
 
 
 def read_peer(wire: object) -> Peer:

@@ -15,7 +15,7 @@ import trio
 
 from arms.limits import TEXT_FIELD_MAX
 from meteor.errors import Refused
-from meteor.limits import CONNECTIONS_MAX, PROTOCOL
+from meteor.limits import CONNECTIONS_MAX, PROTOCOL, Bounds
 from meteor.node.sessions import Session
 from meteor.transport.channel import Channel, Hello, accepted
 from meteor.transport.frames import Value
@@ -75,6 +75,10 @@ class Front:
             f"your space is {hello.get('space')!r} ({hello.get('fingerprint')}), this ring's is "
             f"{space.name!r} ({space.fingerprint()}): start the peer with the ring's space file"
         )
+
+    def bounds(self) -> Bounds:
+        """Say how many connections there are."""
+        return {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
 
     async def connected(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""

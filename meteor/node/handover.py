@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from arms.errors import ArmsError
-from arms.message import Kind, Message, region_of
-from arms.rendezvous import Place, weight
+from arms.message import Kind, Message, region_of, weight
+from arms.rendezvous import Place
 from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Drop
 from meteor.errors import Busy, InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
-from meteor.node.copying import START, Copier, Page, read_writes
+from meteor.node.copying import START, Copier, Page
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
@@ -110,7 +110,11 @@ class Handover:
         except BaseException:
             overlay.leaving = False
             raise
-        await self._drop_foreign()
+        with trio.CancelScope(shield=True):  # there is no way back any more
+            try:
+                await self._drop_foreign()
+            except (MeteorError, ArmsError) as error:
+                log.info("what this peer had stays in its folder: %s", error)
         return True
 
     async def bring_home(self, low: int) -> None:
@@ -172,7 +176,7 @@ class Handover:
                 page = self._copier.page(spans, mark, moving=True)
                 if page:
                     await self._send(peer, page, (low, high))
-                mark, last, count = page.upto, page.last, count + len(page.messages)
+                mark, last, count = page.upto, page.last, count + page.count
 
         await copy()
         async with self._gate.closed():
@@ -291,7 +295,7 @@ class Handover:
     async def _take_in(
         self, messages: list[Value], stones: list[Value], low: int, high: int
     ) -> None:
-        writes = read_writes(messages, stones)
+        writes = self._copier.read(messages, stones)
         async with self._changing:
             self._incoming = union((*self._incoming, *arc(low, high)))
             await self._writer.commit(writes)

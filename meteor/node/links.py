@@ -9,7 +9,7 @@ from collections.abc import Callable
 import trio
 
 from meteor.errors import ConnectionLost, MeteorError, NoAnswer
-from meteor.limits import LINKS_MAX
+from meteor.limits import LINKS_MAX, Bounds
 from meteor.transport.channel import Channel, Hello, dialled
 from meteor.transport.frames import Value
 from meteor.transport.network import Network
@@ -46,6 +46,10 @@ class Links:
             if trio.current_time() - max(asked, channel.heard) >= self._silence_seconds:
                 self._give_up(address, channel)
             raise
+
+    def bounds(self) -> Bounds:
+        """Say how many connections there are."""
+        return {"connections to others": (len(self._links), LINKS_MAX)}
 
     def _give_up(self, address: str, channel: Channel) -> None:
         """Close a link whose other side is silent; the next request opens a new one."""

@@ -19,7 +19,7 @@ from what the others say. There is no way back: once all are frozen, anybody may
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
@@ -29,12 +29,12 @@ import trio
 
 from arms.errors import ArmsError
 from arms.message import Action, Kind, Message, Modifiers, Voters, region_of
-from arms.rows import Stored
+from arms.rows import Stored, read_row
 from meteor.background import background_nursery
 from meteor.errors import InputError, MeteorError
 from meteor.limits import HANDOVER_ROWS
 from meteor.node import epochs
-from meteor.node.copying import START
+from meteor.node.copying import START, Page
 from meteor.node.errands import Answer, Check, Errand, errand_for
 from meteor.ring.arcs import WHOLE, Spans, contains, missing
 from meteor.ring.placement import even_places
@@ -157,7 +157,7 @@ class Move:
         node, found = self._node, []
         now_ms, spans, newest = node.now_ms(), node.overlay.spans, node.store.newest()[0]
         for probe in range(SAMPLE_ROWS):
-            for stored in node.store.after(now_ms, newest * probe // SAMPLE_ROWS, 1):
+            for stored in _rows(node, newest * probe // SAMPLE_ROWS, 1):
                 if stored.kind is Kind.DATA and contains(spans, stored.identifier):
                     with suppress(SquidError):  # who copies it says that it does not fit
                         found.append(region_of(space, stored.message).lowest)
@@ -265,7 +265,7 @@ class Move:
                     spans, mark, self._behind = node.overlay.spans, START, None
                     round_ = self._round
                 page = node.copier.page(spans, mark)
-                mine = [m for m in page.messages if self._lies_in(m, spans)]
+                mine = [m for m in _messages(page) if self._lies_in(m, spans)]
                 if page.last and not mine:
                     self._behind, mark, self._copied = 0, page.upto, round_
                 else:
@@ -299,7 +299,7 @@ class Move:
         """Take out of the next ring what the old one, which is frozen, has no longer."""
         seq, rows = 0, HANDOVER_ROWS
         while rows == HANDOVER_ROWS:
-            page = list(heir.store.after(heir.now_ms(), seq, HANDOVER_ROWS))
+            page = _rows(heir, seq, HANDOVER_ROWS)
             rows = len(page)
             seq = page[-1].seq if page else seq
             await self._check_rows(heir, [row for row in page if contains(spans, row.identifier)])
@@ -418,6 +418,20 @@ def _delete(space: Space, message: Message) -> Errand:
     action = Action.DELETE_DATA if is_data else Action.DELETE_INTEREST
     order = replace(message, action=action, data=b"", modifiers=Modifiers(only=message.id))
     return Errand(order, errand_for(space, message).spans)
+
+
+def _rows(node: Node, seq: int, limit: int) -> list[Stored]:
+    """Return what is stored at a peer after a number."""
+    return [read_row(row) for row in node.store.rows_after(node.now_ms(), seq, limit)]
+
+
+def _messages(page: Page) -> Iterator[Message]:
+    """Give the messages of a page one by one."""
+    for entry in page.messages:
+        if isinstance(entry, Message):
+            yield entry
+        else:
+            yield from map(entry.message, range(len(entry)))
 
 
 def _is_whole(node: Node, errand: Errand, answer: Answer) -> bool:

@@ -12,14 +12,14 @@ from typing import Any
 
 import trio
 
-from arms.batch import Sites
 from arms.errors import StoreError
 from arms.rendezvous import Rendezvous
+from arms.sites import Sites
 from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
-from meteor.limits import HOPS_MAX, PROTOCOL
+from meteor.limits import HOPS_MAX, PROTOCOL, Bounds
 from meteor.node import epochs, identity
 from meteor.node.copying import Copier
 from meteor.node.errands import Errand
@@ -104,20 +104,16 @@ class Node:
         self.move = Move(self)
         self._network: Network = network or TcpNetwork()
         self._clock, self._random = clock, random or SystemRandom()
-        self.pace = pace
-        self.started_ms = clock()
-        self._left = trio.Event()
-        self.serving = False
+        self.pace, self.started_ms = pace, clock()
+        self._left, self.serving = trio.Event(), False
 
     async def run(self, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Join (or begin) a ring and serve; reports the peer's address once it has its arc."""
         folder = Path(self.config.state)
         with identity.locked(folder):
+            self.root, self.home = folder if self._elder is None else self._elder.root, folder
             if self._elder is None:
-                self.root = folder
                 self.home, self.space = epochs.current(folder, self.space)
-            else:
-                self.root, self.home = self._elder.root, folder
             store = Store(self.home / "profiles.db", self.space, self.config.sync)
             try:
                 await self._run(self.home, store, task_status)
@@ -191,7 +187,8 @@ class Node:
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._leaps = Leaps(self.overlay, self._links, self.config)
         self.sessions = Sessions(me.address, self._links)
-        self.copier = copier = Copier(self.space, store, clock)
+        sites = Sites(self.space)
+        self.copier = copier = Copier(self.space, store, clock, sites)
         self.replicas = Replicas(
             store, copier, self._writer, self.overlay, self._links, self.config, clock
         )
@@ -214,6 +211,7 @@ class Node:
             self.sessions.notify,
             self.sessions.tell,
             self.report,
+            self.overlay.forget,
         )
         self.point = point
         point.obey = self.move.obey
@@ -230,20 +228,19 @@ class Node:
             clock,
             lambda messages: self.service.deliver(messages),
         )
-        self.service = Service(
-            self.space, self.router, clock, self._random, me.address, self.config.post_seconds
-        )
         self._posts = Posts(
-            Sites(self.space),
-            self.overlay,
-            self._links,
-            point,
-            gate,
-            self.router.owners,
-            clock,
-            self.service.post,
+            sites, self.overlay, self._links, point, gate, self.router.owners, clock
         )
-        self.service.posts, self.service.catch_up = self._posts, self.sessions.catch_up
+        self.service = Service(
+            self.space,
+            self.router,
+            self._posts,
+            clock,
+            self._random,
+            me.address,
+            self.config.post_seconds,
+            self.sessions.catch_up,
+        )
         self.service.frozen = self._handover.frozen = lambda: point.frozen
         self._handover.order, self._handover.obey = self.move.order, self.move.obey
 
@@ -328,19 +325,21 @@ class Node:
             try:
                 while await self.point.sweep():
                     await trio.lowlevel.checkpoint()
-            except StoreError as error:
+            except (StoreError, MeteorError) as error:
                 log.warning("expired messages are not removed: %s", error)
 
     async def leave(self) -> None:
         """Hand everything to the successor, tell the neighbours, and stop serving."""
         if self.heir is not None and self.heir.serving:
             await self.heir.leave()
-        if not self.point.frozen and await self._handover.leave():
-            await self.overlay.depart()
-        self.serving = False
-        self._left.set()
-        if self._elder is not None and self.serves_clients:
-            self._elder._left.set()
+        handed_over = not self.point.frozen and await self._handover.leave()
+        with trio.CancelScope(shield=True):  # whoever asked for it may be gone by now
+            if handed_over:
+                await self.overlay.depart()
+            self.serving = False
+            self._left.set()
+            if self._elder is not None and self.serves_clients:
+                self._elder._left.set()
 
     # -- moving to another space -------------------------------------------------------------------
 
@@ -437,6 +436,12 @@ class Node:
     def _must_serve(self) -> None:
         if not self.serving:
             raise InputError("this peer is not in the ring yet; try again in a moment")
+
+    def bounds(self) -> Bounds:
+        """Say how much there is of all that must not grow, each with its bound."""
+        found = self.front.bounds() | self._writer.bounds() | self.sessions.bounds()
+        found |= self._links.bounds() | self.replicas.bounds() | self.router.bounds()
+        return found | self.service.bounds() | self.overlay.lost.bounds()
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""

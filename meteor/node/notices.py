@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from arms.message import Message
-from arms.rendezvous import weight
+from arms.message import Message, weight
 from meteor.limits import NOTES_SECONDS_MIN, PAGE_BYTES
 from meteor.node.errands import Answer, Errand, errand_for
 from meteor.node.router import Router

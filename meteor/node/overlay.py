@@ -206,6 +206,12 @@ class Overlay:
         """Return what is in doubt of spans, by the lost peer that may know more of it."""
         return self.lost.doubts(intersect(spans, self.spans))
 
+    def forget(self, address: str) -> bool:
+        """Wait no longer for a lost peer; says whether this one did."""
+        waited = self.lost.forget(address)
+        self._announce()
+        return waited
+
     # -- keeping it fresh --------------------------------------------------------------------------
 
     async def run(self) -> None:

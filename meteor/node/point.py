@@ -12,18 +12,18 @@ from arms.ballots import Decided, Unreached
 from arms.batch import Batch
 from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
-from arms.message import Action, Message, Voters, region_of
+from arms.message import Action, Message, Voters, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Effect, Notification, Place, Rendezvous, counting, weight
+from arms.rendezvous import Effect, Notification, Place, Rendezvous, Watchers, counting
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
-from meteor.node.errands import Answer, Check, Errand, Survey, Take
+from meteor.node.errands import Answer, Check, Errand, Forget, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Voting
 from meteor.node.writer import Writer
-from meteor.notifications import Told
+from meteor.notifications import Told, told_of
 from meteor.ring.arcs import TOP, contains, intersect, subtract
 from meteor.transport.frames import Value
 
@@ -43,6 +43,9 @@ class Placed:
 
 ROWS_PER_SLICE = 500
 """Rows that a retrieval looks at before other tasks have a turn: about 10 ms."""
+
+SITES_PER_SLICE = 512
+"""Data that are matched at once before other tasks have a turn: a few milliseconds."""
 
 TOO_MANY_NOTES = (
     f"it is stored, but more than {NOTES_PER_POST_MAX} reliable watches match it, and only so many "
@@ -70,10 +73,11 @@ class RendezvousPoint:
         notify: Callable[[Sequence[Notification]], None],
         tell: Tell,
         report: Callable[[], dict[str, Any]],
+        forget: Callable[[str], bool],
     ) -> None:
         self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
         self._voting, self._clock = voting, clock
-        self._notify, self._tell, self._report = notify, tell, report
+        self._notify, self._tell, self._report, self._forget = notify, tell, report, forget
         self.frozen = False
         """Nothing is changed, found or told any more: the ring moves on to its next space."""
         self.obey: Callable[[Value], None] = lambda order: None
@@ -99,7 +103,7 @@ class RendezvousPoint:
             match errand.task:
                 case Message(action=Action.RETRIEVE):
                     answers[i] = await self._retrieve(errand, errand.task)
-                case Survey() | Check():
+                case Survey() | Check() | Forget():
                     answers[i] = self._look(errand)
                 case _:
                     pass  # a post or a take, done above
@@ -114,6 +118,8 @@ class RendezvousPoint:
             case Check(id_):
                 there = self._rendezvous.store.find(self._clock(), id_) is not None
                 return Answer(covered=errand.spans, matches=int(there))
+            case Forget(address):
+                return Answer(covered=errand.spans, matches=int(self._forget(address)))
             case _:
                 return Answer()
 
@@ -132,26 +138,30 @@ class RendezvousPoint:
                 kept.voters = Voters(0, self._replicas.holders)
                 await self._writer.commit([write])
                 copies = await self._replicas.confirmed()
-            now_ms = self._clock()
-            watchers = self._rendezvous.watchers(now_ms, batch.sites)
+            watchers: dict[str, Watchers] = {}
+            for begin in range(0, len(batch), SITES_PER_SLICE):
+                some = batch.sites[begin : begin + SITES_PER_SLICE]
+                watchers |= self._rendezvous.watchers(self._clock(), some)
+                await trio.lowlevel.checkpoint()
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
-        placed = Placed(copies=copies)
-        tellings: dict[str, list[Told]] = {}
-        for row, (id_, (_, text, _, _), data, end) in enumerate(
-            zip(batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True)
-        ):
-            ours = watchers[text]
-            new = id_ not in write.repeated
-            placed.matches.append(ours.count if new else 0)
-            if ours.notes:
-                placed.notes[row] = ours.notes
-            if new and ours.ways:
-                tellings.setdefault(text, []).append((id_, text, data, batch.sender, {}, end))
-        for text, items in tellings.items():
-            for address, targets in watchers[text].ways.items():
-                self._tell(items, address, targets)
-        return placed
+        ours = [watchers[site.text] for site in batch.sites]
+        rows: dict[int, list[int]] = {}
+        for row, (id_, theirs) in enumerate(zip(batch.ids, ours, strict=True)):
+            if theirs.ways and id_ not in write.repeated:
+                rows.setdefault(id(theirs), []).append(row)
+        for places in rows.values():
+            part = batch if len(places) == len(batch) else batch.part(places)
+            for address, targets in ours[places[0]].ways.items():
+                self._tell(told_of(part), address, targets)
+        return Placed(
+            copies=copies,
+            matches=[
+                0 if id_ in write.repeated else theirs.count
+                for id_, theirs in zip(batch.ids, ours, strict=True)
+            ],
+            notes={row: theirs.notes for row, theirs in enumerate(ours) if theirs.notes},
+        )
 
     async def sweep(self) -> int:
         """Remove a batch of what has expired; returns how many messages went."""

@@ -15,11 +15,13 @@ from typing import Any
 
 import trio
 
-from arms.batch import Batch, Sites, check_columns
+from arms.batch import Batch, check_columns
 from arms.errors import ArmsError
+from arms.limits import TEXT_FIELD_MAX
 from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
+from arms.sites import Sites
 from meteor.errors import InputError, MeteorError, ProtocolError
 from meteor.limits import POSTS_PER_REQUEST_MAX
 from meteor.node.gate import Gate
@@ -53,11 +55,10 @@ class Posts:
         gate: Gate,
         owners: OwnerCache,
         clock: Callable[[], int],
-        general_way: GeneralWay,
     ) -> None:
         self._sites, self._overlay, self._links = sites, overlay, links
         self._point, self._gate, self._owners = point, gate, owners
-        self._clock, self._general_way = clock, general_way
+        self._clock = clock
 
     def read(self, client: str, body: Value) -> Posted:
         """Read what a client posts; what is wrong with single posts is among the outcomes."""
@@ -66,6 +67,8 @@ class Posts:
                 check_columns(ids, profiles, data)
             case _:
                 raise InputError("what came are no posts")
+        if len(credential) > TEXT_FIELD_MAX:
+            raise InputError(f"a credential has at most {TEXT_FIELD_MAX} characters")
         if len(ids) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(ids)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         ends = self._ends(ttls, len(ids))
@@ -100,12 +103,15 @@ class Posts:
         ends = [now_ms + round(check_ttl(ttl) * 1000) for ttl in wanted]
         return ends if len(ends) == count else ends * count
 
-    async def place(self, posted: Posted, seconds: float) -> None:
+    async def place(self, posted: Posted, deadline: float, general_way: GeneralWay) -> None:
         """Have all posts carried out; `posted` has what came of each."""
-        deadline = trio.current_time() + seconds
         batch = posted.batch
+        shares = self._shares(batch)
+        if shares.keys() == {self._overlay.me}:  # no need for tasks
+            await self._at_home(batch, shares[self._overlay.me], posted)
+            shares = {}
         async with trio.open_nursery() as nursery:
-            for owner, rows in self._shares(batch).items():
+            for owner, rows in shares.items():
                 if owner == self._overlay.me:
                     nursery.start_soon(self._at_home, batch, rows, posted)
                 else:
@@ -114,7 +120,7 @@ class Posts:
         others = posted.others | left
         if others:
             seconds = max(0.05, deadline - trio.current_time())
-            outcomes = await self._general_way(list(others.values()), seconds)
+            outcomes = await general_way(list(others.values()), seconds)
             posted.outcomes |= dict(zip(others, outcomes, strict=True))
 
     def _shares(self, batch: Batch) -> dict[Peer, Sequence[int]]:

@@ -17,7 +17,7 @@ from arms.store import Store
 from arms.writes import Bury
 from meteor.errors import InputError
 from meteor.limits import HANDOVER_ROWS, REPAIR_BYTES_PER_SECOND
-from meteor.node.copying import Copier, read_stone, read_writes, stone_wire
+from meteor.node.copying import Copier, read_stone, stone_wire
 from meteor.node.errands import read_spans
 from meteor.node.writer import Writer
 from meteor.ring.arcs import Spans
@@ -122,7 +122,7 @@ class Reconciler:
         while ids:
             match await ask("fetch", ids[:HANDOVER_ROWS]):
                 case [list() as messages, int() as looked] if looked > 0:
-                    await self._writer.commit(read_writes(messages, []))
+                    await self._writer.commit(self._copier.read(messages, []))
                     ids, count = ids[looked:], count + len(messages)
                 case _:
                     raise InputError("what came are not messages")
@@ -155,7 +155,7 @@ class Reconciler:
                 page = self._copier.fetch([str(id_) for id_ in ids])
                 return [page.messages, page.looked]
             case "mend", [list() as messages, list() as stones]:
-                await self._writer.commit(read_writes(messages, stones))
+                await self._writer.commit(self._copier.read(messages, stones))
                 return True
             case _:
                 raise InputError(f"no answer to {method!r} like this")

@@ -21,7 +21,8 @@ from arms.errors import ArmsError
 from arms.store import Mark, Store
 from meteor.config import Config
 from meteor.errors import MeteorError
-from meteor.node.copying import Copier, Page, read_writes
+from meteor.limits import Bounds
+from meteor.node.copying import Copier, Page
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.reconciler import Mended, Reconciler
@@ -37,6 +38,10 @@ HEARTBEAT_SECONDS = 2.0
 
 BACKED_SECONDS = 30.0
 """How long copies are kept after their owner was last heard: others have them by then."""
+
+BACKED_OWNERS_MAX = 256
+"""Owners whose copies are kept at the same time: those of the peers before, and of the many that
+come and go among them within half a minute. Beyond it the one that was heard longest ago goes."""
 
 PAUSE_SECONDS = 0.1
 """The pause after a page that a peer did not take."""
@@ -210,7 +215,7 @@ class Replicas:
         return [
             {
                 "address": follower.peer.address,
-                "behind": len(page.messages) + len(page.stones),
+                "behind": page.count + len(page.stones),
                 "catching_up": bool(subtract(spans, follower.agreed)),
             }
             for follower, page in lacking.items()
@@ -251,14 +256,21 @@ class Replicas:
                 int() as owner,
             ] if 0 <= low <= TOP and 0 <= owner <= TOP:
                 self.back(owner, arc(low, owner))
-                await self._writer.commit(read_writes(messages, stones))
+                await self._writer.commit(self._copier.read(messages, stones))
                 return True
             case _:
                 return await self._reconciler.answer(method, body)
 
     def back(self, owner: int, spans: Spans) -> None:
         """Keep what lies in spans that another peer owns, for a while from now."""
+        self._backed.pop(owner, None)
         self._backed[owner] = (spans, self._clock())
+        if len(self._backed) > BACKED_OWNERS_MAX:
+            del self._backed[next(iter(self._backed))]  # the longest unheard
+
+    def bounds(self) -> Bounds:
+        """Say for how many owners copies are kept."""
+        return {"owners whose copies are kept": (len(self._backed), BACKED_OWNERS_MAX)}
 
     @property
     def backed(self) -> Spans:

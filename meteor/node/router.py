@@ -22,6 +22,7 @@ from meteor.limits import (
     OWNERS_CACHED_MAX,
     PAGE_BYTES,
     REPLY_SHARE,
+    Bounds,
 )
 from meteor.node.errands import Answer, Errand, Trace
 from meteor.node.gate import Gate
@@ -56,6 +57,10 @@ class Router:
         self._point, self._gate = point, gate
         self.owners = OwnerCache()
         """Who spoke for which arc lately."""
+
+    def bounds(self) -> Bounds:
+        """Say how many owners are remembered."""
+        return {"owners remembered": (len(self.owners), OWNERS_CACHED_MAX)}
 
     async def ask(self, errands: Sequence[Errand], seconds: float) -> list[Answer]:
         """Route errands until each is answered for all of its region, or the time is up.
@@ -254,6 +259,9 @@ class OwnerCache:
         ] = []  # sorted: the owner of x is the first at or after x, if it goes that far
         self._owners: dict[int, Known] = {}
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def owner(self, identifier: int) -> Peer | None:
         """Return who spoke for an identifier last."""
         if not self._ids:
@@ -271,7 +279,7 @@ class OwnerCache:
                 continue
             if known.peer.id not in self._owners:
                 if len(self._ids) >= OWNERS_CACHED_MAX:
-                    return
+                    continue  # those that are known may have news
                 insort(self._ids, known.peer.id)
             self._owners[known.peer.id] = known
 

@@ -18,8 +18,8 @@ from arms.aggregate import Aggregate
 from arms.errors import ArmsError
 from arms.inbox import INBOX
 from arms.limits import NOTES_PER_POST_MAX
-from arms.message import Action, Message, check_ttl, region_of
-from arms.rendezvous import Found, weight
+from arms.message import Action, Message, check_ttl, region_of, weight
+from arms.rendezvous import Found
 from meteor.errors import Busy, InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
@@ -28,9 +28,19 @@ from meteor.limits import (
     DEADLINE_SECONDS_MAX,
     PAGE_BYTES,
     POSTS_PER_REQUEST_MAX,
+    Bounds,
 )
 from meteor.node.admission import Admission
-from meteor.node.errands import Answer, Errand, Survey, Take, errand_for, read_resume, read_spans
+from meteor.node.errands import (
+    Answer,
+    Errand,
+    Forget,
+    Survey,
+    Take,
+    errand_for,
+    read_resume,
+    read_spans,
+)
 from meteor.node.notices import Notices
 from meteor.node.point import TOO_MANY_NOTES
 from meteor.node.posts import Posted, Posts
@@ -48,22 +58,30 @@ class Service:
         self,
         space: Space,
         router: Router,
+        posts: Posts,
         clock: Callable[[], int],
         random: Random,
         address: str,
         post_seconds: float,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        self._space, self._router, self._clock = space, router, clock
+        self._space, self._router, self._posts, self._clock = space, router, posts, clock
+        self._catch_up = catch_up
         self._random, self._address, self._post_seconds = random, address, post_seconds
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
         self._notices = Notices(space, router, clock)
-        self.posts: Posts
-        """The short way; set when the peer is put together, as it falls back on this one's."""
         self.frozen: Callable[[], bool] = lambda: False
         """Says whether the ring is moving on to its next space at this moment."""
-        self.catch_up: Callable[[], Awaitable[None]]
-        """Waits for watchers that lag behind; set likewise."""
+
+    def bounds(self) -> Bounds:
+        """Say what is in hand for clients, and remembered."""
+        hand = self.admission
+        return {
+            "messages in hand": (hand.posts, hand.posts_max),
+            "bytes in hand": (hand.bytes, hand.bytes_max),
+            "takes remembered": (len(self._taken), CONSUMES_REMEMBERED_MAX),
+        }
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""
@@ -90,6 +108,8 @@ class Service:
                 return await self._trace(client, message, self._seconds(seconds))
             case "survey", [seconds]:
                 return await self._survey(self._seconds(seconds))
+            case "forget", [str() as address, seconds]:
+                return await self._forget(address, self._seconds(seconds))
             case "space", _:
                 return self._space.to_toml()
             case _:
@@ -139,14 +159,14 @@ class Service:
     async def _store(self, client: str, columns: list[Any], seconds: float) -> Value:
         """Post plain data, many at once: the short way."""
         deadline = trio.current_time() + seconds
-        posted = self.posts.read(client, columns)
+        posted = self._posts.read(client, columns)
         batch = posted.batch
         size = batch.weight + sum(map(weight, posted.others.values()))
         with self.admission.in_hand(len(batch) + len(posted.others), size):
-            await self.posts.place(posted, seconds)
+            await self._posts.place(posted, deadline, self.post)
             if posted.notes:
                 await self._place_notes(posted, deadline)
-        await self.catch_up()
+        await self._catch_up()
         return posted.to_wire()
 
     async def _place_notes(self, posted: Posted, deadline: float) -> None:
@@ -339,6 +359,13 @@ class Service:
         """Ask every peer of the ring for its report, and give each an order."""
         (answer,) = await self._router.ask([Errand(Survey(order), WHOLE)], seconds)
         return answer
+
+    async def _forget(self, address: str, seconds: float) -> Value:
+        """Have every peer of the ring wait no longer for a lost one; says how many did."""
+        errand = Errand(Forget(address), WHOLE)
+        (answer,) = await self._router.ask([errand], seconds)
+        left = missing(errand.members(self._space), WHOLE, answer.covered)
+        return [answer.matches, not left]
 
 
 MOVING = "the ring is moving on to its next space; try again in a moment"

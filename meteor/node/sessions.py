@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import trio
 
@@ -22,9 +21,10 @@ from meteor.limits import (
     DELIVERIES_QUEUED_MAX,
     PAGE_BYTES,
     SLOW_WATCHER_SECONDS,
+    Bounds,
 )
 from meteor.node.links import Links
-from meteor.notifications import Entry, Told, columns, rows, told
+from meteor.notifications import Group, Told, columns, rows, told
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -65,6 +65,21 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def bounds(self) -> Bounds:
+        """Say how much waits on the fullest way, or for the slowest client."""
+        sizes = [way.size for way in self._ways.values()]
+        sizes += [session.waiting.size for session in self._clients.values()]
+        return {
+            "notifications that wait": (
+                max((count for count, _ in sizes), default=0),
+                DELIVERIES_QUEUED_MAX,
+            ),
+            "bytes of notifications that wait": (
+                max((size for _, size in sizes), default=0),
+                DELIVERIES_BYTES_MAX + 2 * PAGE_BYTES,  # the last slice that finds room
+            ),
+        }
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the ways to other peers until cancelled."""
         async with trio.open_nursery() as self._nursery:
@@ -87,8 +102,7 @@ class Sessions:
             self._deliver(items, targets)
             return
         for part in _parts(targets):
-            way = self._way(address)
-            taken = way.put([(*item, part) for item in items])
+            taken = self._way(address).put(items, part)
             self.lost += (len(items) - taken) * len(part)
 
     def _deliver(self, items: Sequence[Told], targets: Sequence[Target]) -> None:
@@ -106,9 +120,10 @@ class Sessions:
 
     async def catch_up(self) -> None:
         """Wait a moment for watchers here that lag behind, so that who posts keeps their pace."""
+        deadline = trio.current_time() + SLOW_WATCHER_SECONDS
         for session in list(self._clients.values()):
-            if session.lagging:
-                await session.catch_up()
+            if session.lagging and trio.current_time() < deadline:
+                await session.catch_up(deadline)
 
     def _way(self, address: str) -> _Waiting:
         assert self._nursery is not None
@@ -130,7 +145,7 @@ class Sessions:
             try:
                 await self._links.request(address, "deliver", columns(batch), DELIVER_SECONDS)
             except MeteorError as error:
-                count = sum(len(entry[-1]) for entry in batch)
+                count = sum(len(items) * len(targets) for items, targets in batch)
                 self.lost += count
                 log.info("%d notifications did not reach %s: %s", count, address, error)
 
@@ -156,28 +171,26 @@ class Session:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._waiting = _Waiting()
+        self.waiting = _Waiting()
         self._missed = 0
         self._patience = True  # it has not been waited for in vain since it last kept up
         self._progress = trio.Event()
 
     def offer(self, items: Sequence[Told], watches: list[str]) -> int:
         """Queue messages; returns how many notifications are lost as the client is too slow."""
-        entries = [(*item, watches) for item in items]
-        taken = self._waiting.put(entries)
-        lost = (len(items) - taken) * len(watches)
+        lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
         return lost
 
     @property
     def lagging(self) -> bool:
         """Whether it is worth waiting for this client."""
-        return self._patience and self._waiting.is_half_full
+        return self._patience and self.waiting.is_half_full
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, deadline: float) -> None:
         """Wait until the client has caught up; when it does not, it is not waited for again."""
-        with trio.move_on_after(SLOW_WATCHER_SECONDS) as waited:
-            while self._waiting.is_half_full:
+        with trio.move_on_at(deadline) as waited:
+            while self.waiting.is_half_full:
                 await self._progress.wait()
         self._patience = not waited.cancelled_caught
 
@@ -185,17 +198,18 @@ class Session:
         """Send what is queued, as it comes."""
         try:
             while True:
-                await self._waiting.some()
-                batch = self._waiting.take()
+                await self.waiting.some()
+                batch = self.waiting.take()
                 missed, self._missed = self._missed, 0
                 await self._channel.push("notify", [*columns(batch), missed])
-                if not self._waiting.is_half_full:
+                await trio.lowlevel.checkpoint()  # a full queue is many frames
+                if not self.waiting.is_half_full:
                     self._patience = True
                     self._wake()
         except ConnectionLost:
             return
         finally:
-            self._waiting.close()
+            self.waiting.close()
             self._wake()
 
     def _wake(self) -> None:
@@ -207,26 +221,33 @@ class _Waiting:
     """What waits to be sent one way: so many messages, and so many bytes."""
 
     def __init__(self) -> None:
-        self._queue: deque[Entry] = deque()
-        self._bytes = 0
+        self._queue: deque[tuple[Group, int]] = deque()
+        self._count = self._bytes = 0
         self._something = trio.Event()
 
     @property
-    def is_half_full(self) -> bool:
-        return (
-            len(self._queue) > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
-        )
+    def size(self) -> tuple[int, int]:
+        """How many messages wait, and their bytes."""
+        return self._count, self._bytes
 
-    def put(self, entries: Sequence[Entry]) -> int:
-        """Queue messages; returns how many had room."""
-        room = DELIVERIES_QUEUED_MAX - len(self._queue)
-        if self._bytes >= DELIVERIES_BYTES_MAX or room <= 0:
-            return 0
-        entries = entries[:room]
-        self._queue.extend(entries)
-        self._bytes += sum(map(_size, entries))
+    @property
+    def is_half_full(self) -> bool:
+        """Whether who sends should slow down."""
+        return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
+
+    def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
+        """Queue messages for the same targets; returns how many had room."""
+        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
+        taken = 0
+        for some, size in _slices(items, TARGET_BYTES * len(targets)):
+            if self._bytes >= DELIVERIES_BYTES_MAX:
+                break
+            self._queue.append(((some, targets), size))
+            self._bytes += size
+            taken += len(some)
+        self._count += taken
         self._something.set()
-        return len(entries)
+        return taken
 
     async def some(self) -> None:
         """Wait until there is something."""
@@ -234,25 +255,41 @@ class _Waiting:
             self._something = trio.Event()
             await self._something.wait()
 
-    def take(self) -> list[Entry]:
-        """Return what is queued, as much as one frame should hold."""
-        queue, size, count = self._queue, 0, 0
-        for entry in islice(queue, FRAME_NOTIFICATIONS_MAX):
-            size += _size(entry)
-            count += 1
-            if size >= PAGE_BYTES:
+    def take(self) -> list[Group]:
+        """Return what is queued, as much as one frame should hold; one slice at least."""
+        groups: list[Group] = []
+        count = total = 0
+        while self._queue:
+            group, size = self._queue[0]
+            if groups and (
+                count + len(group[0]) > FRAME_NOTIFICATIONS_MAX or total + size > PAGE_BYTES
+            ):
                 break
-        self._bytes -= size
-        return [queue.popleft() for _ in range(count)]
+            self._queue.popleft()
+            groups.append(group)
+            count += len(group[0])
+            total += size
+        self._count -= count
+        self._bytes -= total
+        return groups
 
     def close(self) -> None:
         """Drop everything: there is nobody to send it to."""
         self._queue.clear()
-        self._bytes = 0
+        self._count = self._bytes = 0
 
 
-def _size(entry: Entry) -> int:
-    return len(entry[1]) + len(entry[2]) + ENVELOPE_BYTES + TARGET_BYTES * len(entry[6])
+def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
+    """Cut messages into slices that fit a frame, with their sizes; `more` is added for each."""
+    begin = size = 0
+    for end, item in enumerate(items):
+        length = len(item[1]) + len(item[2]) + ENVELOPE_BYTES + more
+        if end > begin and (size + length > PAGE_BYTES or end - begin == FRAME_NOTIFICATIONS_MAX):
+            yield items[begin:end], size
+            begin, size = end, 0
+        size += length
+    if items:
+        yield items[begin:], size
 
 
 def _parts(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:

@@ -13,10 +13,16 @@ import trio
 
 from arms.errors import StoreError
 from arms.store import Store
-from arms.writes import Write
+from arms.writes import Put, PutBatch, Write
+from meteor.errors import Busy
+from meteor.limits import BYTES_IN_HAND_MAX, POSTS_IN_HAND_MAX, Bounds
 
-GROUPS_QUEUED_MAX = 8192
-"""Callers that may wait for a commit; the next one waits before it is queued."""
+GROUPS_QUEUED_MAX = 2 * POSTS_IN_HAND_MAX
+"""Callers that may wait for a commit: all that this peer has admitted from its clients, and as much
+that others bring. The next one is refused."""
+
+WRITES_BYTES_MAX = 4 * BYTES_IN_HAND_MAX
+"""What all those want written, in bytes of data: a quarter for this peer's own clients."""
 
 GROUPS_PER_COMMIT_MAX = 2048
 """One transaction's share, so that the first of a long queue is not kept waiting for the last."""
@@ -40,18 +46,44 @@ class Writer:
     def __init__(self, store: Store, clock: Callable[[], int], pace: Pace | None = None) -> None:
         self._store, self._clock, self._pace = store, clock, pace
         self._send, self._receive = trio.open_memory_channel[_Group](GROUPS_QUEUED_MAX)
+        self._bytes = 0
         self._thread = trio.CapacityLimiter(1)
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
-        """Return the results of the writes once they are on disk; `StoreError` if they are not."""
+        """Return the results of the writes once they are on disk; `StoreError` if they are not.
+
+        Raises `Busy`, and writes nothing, when too much waits already.
+        """
         if not writes:
             return []
         group = _Group(writes)
-        await self._send.send(group)
+        self._queue(group)
         await group.done.wait()
         if group.error is not None:
             raise group.error
         return group.results
+
+    def _queue(self, group: _Group) -> None:
+        """Queue a group, or say at once that there is too much: who waits here has no deadline."""
+        try:
+            if self._bytes + group.size > WRITES_BYTES_MAX:
+                raise trio.WouldBlock
+            self._send.send_nowait(group)
+        except trio.WouldBlock:
+            waiting = self._receive.statistics().current_buffer_used
+            raise Busy(
+                f"this peer is busy: {waiting:,} groups of messages with {self._bytes:,} bytes "
+                "wait for its disk. Nothing of this was stored; try again later"
+            ) from None
+        self._bytes += group.size
+
+    def bounds(self) -> Bounds:
+        """Say how much waits."""
+        waiting = self._receive.statistics().current_buffer_used
+        return {
+            "groups that wait for a commit": (waiting, GROUPS_QUEUED_MAX),
+            "bytes that wait for a commit": (self._bytes, WRITES_BYTES_MAX),
+        }
 
     async def run(self) -> None:
         """Write until cancelled; what was begun is finished first."""
@@ -83,6 +115,7 @@ class Writer:
             for group in groups:
                 group.error = error
         for group in groups:
+            self._bytes -= group.size
             group.done.set()
         # Whoever waited has a turn before each step: they are short, but add up.
         await trio.lowlevel.checkpoint()
@@ -91,10 +124,21 @@ class Writer:
 
 
 class _Group:
-    __slots__ = ("done", "error", "results", "writes")
+    __slots__ = ("done", "error", "results", "size", "writes")
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.writes = writes
+        self.size = sum(map(_data_bytes, writes))
         self.done = trio.Event()
         self.results: list[int] = []
         self.error: StoreError | None = None
+
+
+def _data_bytes(write: Write) -> int:
+    match write:
+        case Put(message):
+            return len(message.data)
+        case PutBatch(batch):
+            return sum(map(len, batch.data))
+        case _:
+            return 0

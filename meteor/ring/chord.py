@@ -69,6 +69,8 @@ class Chord:
         self.me = me
         self.successors_kept = successors_kept
         self.fingers = Fingers(me.id, fingers_per_octave)
+        self._known: tuple[Known, ...] = ()
+        self._made_of: tuple[object, ...] = ()
         self.reset()
 
     def reset(self) -> None:
@@ -103,8 +105,15 @@ class Chord:
     def known(self) -> tuple[Known, ...]:
         """Return every peer known here, clockwise from me, each once.
 
-        Successor lists are renewed much more often than fingers, so they win where both speak.
+        Successor lists are renewed much more often than fingers, so they win where both speak. It
+        is made anew only when something in it has changed: every errand that passes asks for it.
         """
+        made_of = (self.fingers.known(), self.predecessor, self.successors)
+        if made_of != self._made_of:
+            self._made_of, self._known = made_of, self._table()
+        return self._known
+
+    def _table(self) -> tuple[Known, ...]:
         found = {entry.peer.id: entry for entry in self.fingers.known()}
         if self.predecessor is not None:
             heard = found.get(self.predecessor.id)

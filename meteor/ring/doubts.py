@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS
+from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS, Bounds
 from meteor.ring.arcs import RING_SIZE, Spans, arc, contains, intersect, subtract, union
 from meteor.ring.questions import Peer
 
@@ -49,6 +49,13 @@ class Lost:
         self._since.pop(peer, None)
         self._doubts.pop(peer, None)
         self._doubted.pop(peer, None)
+
+    def forget(self, address: str) -> bool:
+        """Wait no longer for whoever was at an address; says whether anybody was waited for."""
+        found = [peer for peer in {*self._since, *self._doubts} if peer.address == address]
+        for peer in found:
+            self.gone(peer)
+        return bool(found)
 
     def expire(self, now: float) -> None:
         """Wait no longer for those that were lost long ago."""
@@ -94,7 +101,16 @@ class Lost:
         """Have doubts about nothing but these spans: the rest is somebody else's now."""
         self._keep({peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()})
 
+    def bounds(self) -> Bounds:
+        """Say how many are looked for and waited for."""
+        return {
+            "lost peers": (len(self._since), LOST_PEERS_MAX),
+            "peers that are waited for": (len(self._doubts), LOST_PEERS_MAX),
+        }
+
     def _doubt(self, peer: Peer, spans: Spans, now: float) -> None:
+        if peer not in self._doubts and len(self._doubts) >= LOST_PEERS_MAX - 1:
+            peer = SOMEBODY  # too many to be told apart
         self._doubts[peer] = union((*self._doubts.get(peer, ()), *spans))
         self._doubted.setdefault(peer, now)
 
@@ -105,6 +121,9 @@ class Lost:
 
 UNKNOWN = "unknown"
 """Stands for the address of a peer that nobody remembers."""
+
+SOMEBODY = Peer(0, UNKNOWN)
+"""Stands for all that are waited for beyond the number that is."""
 
 
 def addresses(doubts: Iterable[Peer]) -> list[str]:

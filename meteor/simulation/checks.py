@@ -49,6 +49,17 @@ class Checks:
         """At rest: neighbours are right, and each identifier has one owner."""
         self._evaluate("each identifier has one owner", self._world.unsettled())
 
+    def bounds_hold(self) -> None:
+        """No queue, table or cache of a peer is longer than it may be."""
+        found = [
+            f"{peer.name} has {length:,} {what}, of at most {most:,}"
+            for peer in self._world.running
+            if peer.node is not None
+            for what, (length, most) in peer.node.bounds().items()
+            if length > most
+        ]
+        self._evaluate("queues, tables and caches have their bounds", found)
+
     def copies_are_made(self) -> None:
         """At rest: all copies are there, and nobody is waited for."""
         found = self._world.uncopied() + self._world.doubts()
@@ -80,8 +91,8 @@ class Checks:
             )
 
     def takers(self) -> None:
-        """See that no item was given to two takers."""
-        twice = [i for i in self.log.items.values() if len(i.takers) > 1]
+        """See that no item was given to two takers, but for those that there may be two of."""
+        twice = [i for i in self.log.items.values() if len(i.takers) > 1 and not i.repeated]
         self._evaluate("an item has one taker", [f"{item} has two" for item in twice])
 
     def unread(self) -> list[str]:

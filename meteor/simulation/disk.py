@@ -14,7 +14,8 @@ database after, so either is whole), disks that lie about syncing, and bytes tha
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -33,10 +34,23 @@ class Disk:
     """One peer's disk; the pace of its writer."""
 
     def __init__(self, folder: Path, random: Random) -> None:
-        self.slow_seconds = 0.0
-        """How long a commit takes at most, before and after it is written."""
+        self._slow: list[float] = []  # by each fault that makes it slow
         self._folder, self._random = folder, random
         self._safe = 0
+
+    @property
+    def slow_seconds(self) -> float:
+        """How long a commit takes at most, before and after it is written."""
+        return max(self._slow, default=0.0)
+
+    @contextmanager
+    def slow(self, seconds: float) -> Iterator[None]:
+        """Be slow for a while."""
+        self._slow.append(seconds)
+        try:
+            yield
+        finally:
+            self._slow.remove(seconds)
 
     async def begin(self) -> None:
         """Wait for the disk."""

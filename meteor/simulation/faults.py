@@ -11,20 +11,20 @@ from meteor.simulation.determinism import History
 from meteor.transport.frames import PREFIX_BYTES
 
 FAULTS = {
-    "latency": "answers take up to 30 ms instead of 1",
+    "latency": "answers take up to 30 ms instead of 1, and up to 300 ms for a while",
     "loss": "frames get lost",
     "duplication": "frames come twice",
     "reordering": "frames overtake each other",
     "reset": "connections break",
     "clog": "a link holds everything back for a while",
     "partition": "the network falls into two parts, for a short or a long time",
-    "asymmetric": "one peer does not hear another, which hears it",
+    "asymmetric": "one peer does not hear others, which hear it, for a short or a long time",
     "slow-disk": "a peer's disk takes up to 200 ms for a commit",
     "crash": "a peer dies, with what its disk had not synced, and returns",
     "replace": "a peer dies with its disk, and another host takes its address",
     "power": "all peers die at once, and return",
     "churn": "peers join, and leave in good order",
-    "drift": "clocks differ by up to 200 ms",
+    "drift": "clocks run fast or slow, and differ by up to 200 ms",
 }
 """The kinds of faults, each with what it does."""
 
@@ -49,6 +49,13 @@ class Rates:
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
+
+    def __add__(self, other: Rates) -> Rates:
+        return Rates(
+            self.loss + other.loss,
+            self.duplication + other.duplication,
+            self.reordering + other.reordering,
+        )
 
 
 class Mischief:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from random import Random
 
 import trio
 
+from arms.store import Store
 from meteor.client import Ring, connect
 from meteor.config import Config, load_space
 from meteor.errors import MeteorError
@@ -26,7 +28,10 @@ EPOCH_MS = 1_700_000_000_000
 """The time of day at which every simulation begins."""
 
 CLOCKS_APART_MS = 200
-"""How far a peer's clock may be off."""
+"""How far a peer's clock may be off: what keeps clocks in step turns it round there."""
+
+DRIFT_PER_MILLE = 5
+"""How much too fast or too slow a clock may run: worse than the worst that are sold."""
 
 RESTART_SECONDS = 1.0
 """After this a peer that could not start is started again, as a supervisor does."""
@@ -45,7 +50,10 @@ class Peer:
 
     name: str
     disk: Disk
-    clock_ms: int
+    clock_off_ms: int = 0
+    """How far its clock is off when the simulation begins."""
+    drift_per_mille: float = 0.0
+    """How much too fast it runs."""
     lives: int = 0
     node: Node | None = None
     up: bool = False
@@ -68,22 +76,28 @@ class World:
     ) -> None:
         self.peers: dict[str, Peer] = {}
         self.history = History()
-        self.network = MemoryNetwork(seed, (0.001, max(0.001, latency_seconds)))
+        self.network = MemoryNetwork(seed, (0.001, latency_seconds))
         self.mischief = Mischief(seed, self.history)
         self.network.meddler = self.mischief
         self.space = load_space("")
         self._folder, self._nursery, self._seed, self._drift = folder, nursery, seed, drift
         self._random = Random(f"world {seed}")
+        self._empty = folder / "profiles.db"
+        Store(self._empty, self.space, CONFIG.sync).close()
 
     # -- peers -----------------------------------------------------------------------------------
 
     def add(self, name: str) -> Peer:
         """Make a host for a peer, with an empty disk and a clock that may be off."""
-        off = self._random.randint(-CLOCKS_APART_MS, CLOCKS_APART_MS) if self._drift else 0
+        off, drift = 0, 0.0
+        if self._drift:
+            off = self._random.randint(-CLOCKS_APART_MS, CLOCKS_APART_MS)
+            drift = self._random.uniform(-DRIFT_PER_MILLE, DRIFT_PER_MILLE)
         folder = self._folder / name
         folder.mkdir(parents=True)
+        shutil.copy(self._empty, folder / self._empty.name)  # quicker than to make it
         disk = Disk(folder, Random(f"disk {name} {self._seed}"))
-        self.peers[name] = Peer(name, disk, EPOCH_MS + off)
+        self.peers[name] = Peer(name, disk, off, drift)
         return self.peers[name]
 
     def start(self, peer: Peer) -> None:
@@ -116,19 +130,21 @@ class World:
         network = self.network.host(peer.address)
         random = Random(f"{peer.name} {peer.lives} {self._seed}")
         peer.node = Node(config, self.space, network, self.clock(peer), random, peer.disk)
+        await peer.node.run(task_status=_Started(lambda: self._started(peer)))
 
-        async def serve(task_status: trio.TaskStatus[str]) -> None:
-            assert peer.node is not None
-            await peer.node.run(task_status=task_status)
-
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serve)
-            peer.up = True
-            self.history.note("up", peer.name)
+    def _started(self, peer: Peer) -> None:
+        peer.up = True
+        self.history.note("up", peer.name)
 
     def clock(self, peer: Peer) -> Callable[[], int]:
-        """Return a peer's clock, which may be off."""
-        return lambda: peer.clock_ms + int(trio.current_time() * 1000)
+        """Return a peer's clock, which may be off and run fast or slow."""
+
+        def now_ms() -> int:
+            seconds = trio.current_time()
+            off = folded(peer.clock_off_ms + seconds * peer.drift_per_mille, CLOCKS_APART_MS)
+            return EPOCH_MS + int(seconds * 1000 + off)
+
+        return now_ms
 
     async def crash(self, *peers: Peer) -> None:
         """Kill peers at once, as a power cut does; they keep what their disks had synced."""
@@ -143,12 +159,17 @@ class World:
             await peer.ended.wait()
             restore()
 
-    async def leave(self, peer: Peer) -> None:
-        """Have a peer hand over and go."""
+    async def leave(self, peer: Peer) -> bool:
+        """Have a peer hand over and go; says whether it could."""
         self.history.note("leave", peer.name)
         assert peer.node is not None
-        await peer.node.leave()
+        try:
+            await peer.node.leave()
+        except MeteorError as error:
+            self.history.note("could not leave", peer.name, error)
+            return False
         await peer.ended.wait()
+        return True
 
     @property
     def running(self) -> list[Peer]:
@@ -208,3 +229,20 @@ class World:
             for node in nodes
             for lost in node.report()["in_doubt"]
         ]
+
+
+class _Started(trio.TaskStatus[str]):
+    """Hears when a peer serves."""
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    def started(self, value: str | None = None) -> None:
+        """Hear it."""
+        self._heard()
+
+
+def folded(value: float, bound: float) -> float:
+    """Return a value that goes on and on, turned round wherever it reaches a bound."""
+    turn = (value + bound) % (4 * bound)
+    return min(turn, 4 * bound - turn) - bound

@@ -16,7 +16,7 @@ import math
 import operator
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Protocol
 
@@ -49,7 +49,8 @@ class MemoryNetwork:
 
     def __init__(self, seed: int = 0, latency_seconds: tuple[float, float] = (0.0, 0.0)) -> None:
         self._random = Random(f"network {seed}")
-        self._latency_seconds = latency_seconds
+        self.latency_seconds = latency_seconds
+        """The least and the most that what is sent takes to arrive."""
         self._listeners: dict[str, Callable[[MemoryStream], None]] = {}
         self._open: dict[MemoryStream, None] = {}  # in the order of their opening, unlike a set
         self._cut: set[tuple[str, str]] = set()  # from, to
@@ -69,10 +70,11 @@ class MemoryNetwork:
 
     def heal(self, a: str = "", b: str = "") -> None:
         """Restore every link that was cut, or the one between two addresses."""
-        if a:
-            self._cut -= {(a, b), (b, a)}
-        else:
-            self._cut.clear()
+        self.sever(self._cut - {(a, b), (b, a)} if a else ())
+
+    def sever(self, links: Iterable[tuple[str, str]]) -> None:
+        """Silence these links, each from one address to another, and restore all others."""
+        self._cut = set(links)
         self._healed.set()
         self._healed = trio.Event()
         for stream in self._open:
@@ -98,7 +100,7 @@ class MemoryNetwork:
 
     def latency(self) -> float:
         """Draw a latency, on the grid."""
-        drawn = self._random.uniform(*self._latency_seconds)
+        drawn = self._random.uniform(*self.latency_seconds)
         return math.ceil(drawn / GRID_SECONDS) * GRID_SECONDS
 
     def arrival(self) -> float:

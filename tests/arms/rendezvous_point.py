@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from arms.aggregate import Aggregate
 from arms.message import Action, Header, Message, modifiers
 from arms.profile import Profile
 from arms.rendezvous import WHOLE_RING, Effect, Found, Rendezvous, counting
+from arms.rows import Stored, read_row
 from arms.store import Spans, Store
 from arms.writes import Take
 from squid import Space
@@ -128,3 +129,8 @@ def told(effect: Effect) -> list[tuple[str, str]]:
 
 def _from(spans: Spans, low: int) -> Spans:
     return [(max(low, start), end) for start, end in spans if end >= low]
+
+
+def stored_after(store: Store, now_ms: int, seq: int, limit: int) -> Iterator[Stored]:
+    """Give the messages that were stored after another, oldest first."""
+    return map(read_row, store.rows_after(now_ms, seq, limit))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -31,7 +31,10 @@ def small() -> Iterator[None]:
             for name, value in values.items():
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
+        patch.setattr(shelves, "MANY_BLOCKS", 5)
+        patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
+        patch.setattr(packed, "FEW", 3)
         patch.setattr(packed, "EVENTS_AT_ONCE", 8)
         yield
 
@@ -87,13 +90,15 @@ class Interleaved(RuleBasedStateMachine):
         self.index.add(range(self.next, self.next + times), [box] * times)
         self.next += times
 
-    @rule(data=st.data())
-    def discard(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), many=st.booleans())
+    def discard(self, data: st.DataObject, many: bool) -> None:
         if self.boxes:
-            code = data.draw(st.sampled_from(sorted(self.boxes)))
-            boxes = self.boxes.pop(code)
-            assert self.index.discard(code, boxes) == len(boxes)
-            assert self.index.discard(code, boxes) == 0
+            code = st.sampled_from(sorted(self.boxes))
+            chosen = data.draw(st.lists(code, min_size=1, max_size=20 if many else 1, unique=True))
+            rows = [(code, box) for code in chosen for box in self.boxes.pop(code)]
+            codes, boxes = zip(*rows, strict=True)
+            assert self.index.discard(codes, boxes) == len(boxes)
+            assert self.index.discard(codes, boxes) == 0
 
     @rule(steps=st.integers(1, 3))
     def tidy(self, steps: int) -> None:
@@ -121,11 +126,9 @@ class Interleaved(RuleBasedStateMachine):
     def ask_for_points(self, data: st.DataObject) -> None:
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
-        which, codes = self.index.meeting_points(
-            np.array(points, np.int64).reshape(-1, self.dimensions)
-        )
-        for number, point in enumerate(points):
-            assert sorted(codes[which == number].tolist()) == self.meeting([(c, c) for c in point])
+        found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
+        for cells, codes in zip(points, found, strict=True):
+            assert sorted(codes.tolist()) == self.meeting([(cell, cell) for cell in cells])
 
     def meeting(self, asked: Box | list[tuple[int, int]]) -> list[int]:
         """Return the codes of what meets a box, by looking at every box."""
@@ -151,6 +154,21 @@ Interleaved.TestCase.settings = settings(max_examples=30, stateful_step_count=30
 test_any_interleaving_answers_like_a_look_at_every_box = Interleaved.TestCase
 
 
+def test_boxes_that_share_no_block_are_tidied_to_an_end() -> None:
+    wide, narrow = (0, 2**BITS - 1), (3, 4)
+    boxes = list(product((wide, narrow), repeat=3))  # each is alone in its block
+    index = PackedIndex(3, BITS)
+    array = np.array(boxes)
+    index.load(np.arange(len(boxes)), array[:, :, 0], array[:, :, 1])
+    assert index.discard([3], [boxes[3]]) == 1
+    for _ in range(100):
+        if not index.tidy():
+            break
+    else:
+        pytest.fail("tidying comes to no end")
+    assert sorted(index.meeting([0] * 3, [15] * 3).tolist()) == [0, 1, 2, 4, 5, 6, 7]
+
+
 @pytest.mark.parametrize(("dimensions", "bits"), [(1, 63), (2, 31), (3, 21), (5, 12), (8, 7)])
 def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     rng = np.random.default_rng(dimensions)
@@ -162,11 +180,11 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     index.load(np.arange(100), lows[:100], highs[:100])
     index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
-    which, codes = index.meeting_points(points)
-    for number, point in enumerate(points):
+    each = index.meeting_points(points)
+    for point, codes in zip(points, each, strict=True):
         wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
         found = index.meeting(point.tolist(), point.tolist())
-        assert sorted(found.tolist()) == wanted == sorted(codes[which == number].tolist())
+        assert sorted(found.tolist()) == wanted == sorted(codes.tolist())
 
 
 def test_points_come_with_their_places_on_the_curve() -> None:

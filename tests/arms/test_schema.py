@@ -18,6 +18,7 @@ from arms.rows import INSERT, write_row
 from arms.store import WHOLE_RING, Store
 from arms.writes import Put, Remove
 from squid import Space
+from tests.arms.rendezvous_point import stored_after
 
 OTHER = Space.from_toml(LAB.to_toml().replace("version = 1", "version = 2"))
 
@@ -213,7 +214,7 @@ def test_a_store_of_version_1_is_taken_over_with_what_it_has(
     writer.close()
     monkeypatch.undo()
     store = Store(path, LAB)
-    (stored,) = store.after(0, 0, 9)
+    (stored,) = stored_after(store, 0, 0, 9)
     assert (stored.seq, stored.message.data, stored.message.header.voters) == (7, b"x", Voters())
     ((_, stone),) = store.tombstones(0, 0, 9)
     assert (stone.id, stone.point) == ("gone", True)

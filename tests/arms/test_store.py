@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from rendezvous_point import LAB, Point, post
 
 from arms.errors import StoreError
-from arms.message import Kind, Message, region_of
+from arms.message import Kind, Message, modifiers, region_of
 from arms.store import Store, Stored
 from arms.writes import Bury, Drop, Put, Remove, Sweep, Take, Write
 from squid import Region, Space
 from squid.limits import RING_BITS
+from tests.arms.rendezvous_point import stored_after
 
 WHOLE = ((0, (1 << RING_BITS) - 1),)
 NOW = 1_000
@@ -79,22 +81,33 @@ def test_a_message_is_kept_as_it_came(tmp_path: Path) -> None:
 def test_the_same_id_again_changes_nothing(store: Store) -> None:
     message = post("store", "type=a", "m1", data=b"first")
     assert write(store, Put(message), Put(message)) == [True, False]
-    (before,) = store.after(NOW, 0, 10)
+    (before,) = stored_after(store, NOW, 0, 10)
     assert write(store, Put(post("store", "type=b", "m1", data=b"other"))) == [False]
-    assert [*store.after(NOW, 0, 10)] == [before]
+    assert [*stored_after(store, NOW, 0, 10)] == [before]
 
 
 def test_whoever_copies_what_came_after_sees_a_renewal(store: Store) -> None:
     """An interest that is renewed while its arc is handed over must not arrive as it was."""
     write(store, Put(post("notify_data", "type=a | type=c", "w1", expires_ms=5_000)))
     write(store, Put(post("store", "type=a", "d1")))
-    copied = [*store.after(NOW, 0, 10)]
+    copied = [*stored_after(store, NOW, 0, 10)]
     write(store, Put(post("notify_data", "type=a | type=c", "w1", expires_ms=6_000, reply_to="b")))
-    (renewed,) = store.after(NOW, copied[-1].seq, 10)
+    (renewed,) = stored_after(store, NOW, copied[-1].seq, 10)
     assert renewed.message.header.expires_ms == 6_000
     assert renewed.message.header.reply_to == "b"
     for profile in ("type=a", "type=c"):
         assert len(list(store.candidates.meeting(NOW, Kind.INTEREST, region(profile)))) == 1
+
+
+def test_a_reliable_watch_that_is_posted_again_keeps_notes_as_long_as_the_later_one_says(
+    store: Store,
+) -> None:
+    for expires_ms, keep, kept in ((5_000, 60, 60), (9_000, 3600, 3600), (7_000, 1, 3600)):
+        watch = post("notify_data", "type=a", "w1", expires_ms=expires_ms)
+        write(store, Put(replace(watch, modifiers=modifiers(inbox="me", keep=keep))))
+        stored = store.find(NOW, "w1")
+        assert stored is not None
+        assert stored.message.modifiers.keep == kept
 
 
 def test_nobody_renews_what_another_posted(store: Store) -> None:
@@ -125,7 +138,7 @@ def test_a_ttl_ends_at_its_millisecond_for_every_reader(store: Store) -> None:
         assert data(store, now_ms=now_ms) == (["range", "store"] if there else [])
         assert (store.find(now_ms, "store") is not None) == there
         assert (sum(store.counts(now_ms).values()) == 4) == there
-        assert (len([*store.after(now_ms, 0, 9)]) == 4) == there
+        assert (len([*stored_after(store, now_ms, 0, 9)]) == 4) == there
         assert (store.quantile(now_ms, WHOLE, 0.5) is not None) == there
         for kind in (Kind.INTEREST, Kind.ADVERTISEMENT):
             assert bool(list(store.candidates.meeting(now_ms, kind, region("type=a")))) == there
@@ -224,11 +237,11 @@ def test_tombstones_go_from_peer_to_peer(store: Store, tmp_path: Path) -> None:
 def test_what_lives_elsewhere_is_dropped_without_a_trace(store: Store) -> None:
     message = post("store", "type=a", "m1")
     write(store, Put(message), Put(post("notify_data", "type=a", "w1")))
-    seqs = tuple(stored.seq for stored in store.after(NOW, 0, 10))
+    seqs = tuple(stored.seq for stored in stored_after(store, NOW, 0, 10))
     assert write(store, Drop((*seqs, 999))) == [2]
     assert store.tombstones(0, 0, 10) == []
     assert write(store, Put(message)) == [True]
-    (stored,) = store.after(NOW, 0, 10)
+    (stored,) = stored_after(store, NOW, 0, 10)
     assert stored.seq > max(seqs)  # a seq is never used twice
 
 
@@ -290,7 +303,7 @@ def test_what_is_gone_leaves_no_boxes_behind(store: Store) -> None:
         return [reader.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables]
 
     def seqs() -> tuple[int, ...]:
-        return tuple(stored.seq for stored in store.after(0, 0, 9))
+        return tuple(stored.seq for stored in stored_after(store, 0, 0, 9))
 
     puts = [Put(message) for message in messages]
     for now_ms, gone in (

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from arms.profile import Profile
+from meteor.bench import own_ring, store
+from meteor.bench.flow import MATCHED, Flow
+from meteor.bench.match_workload import workload
+from meteor.bench.others import absent
 from meteor.bench.report import Plot, Report, Spread, cell_text, draw, interleaved
 from meteor.cli.main import cli
 from meteor.errors import InputError
@@ -69,3 +74,75 @@ def test_a_plot_that_can_not_be_written_is_said_in_words(tmp_path: Path) -> None
         draw([plot], tmp_path / "no" / "such.svg")
     with pytest.raises(InputError, match="nothing to plot"):
         draw(Report("none").plots, tmp_path / "out.svg")
+
+
+def test_matching_is_reported_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meteor.bench.match.CHANGES", 300)
+    monkeypatch.setattr("meteor.bench.match.REPEATS", 2)
+    command = ["bench", "match", "--sizes", "200", "--dimensions", "2,6", "--seconds", "0.01"]
+    result = CliRunner().invoke(cli, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    forward, backward, changes, opening, peer = report["sections"]
+    for section in (forward, backward):
+        assert [row["case"].split(",")[1] for row in section["rows"]] == [
+            " 2d",
+            " 2d",
+            " 6d",
+            " 6d",
+        ]
+        assert all(row["x scan"]["least"] > 0 for row in section["rows"])
+        assert [row["R*Tree"] is None for row in section["rows"]] == [False, False, True, True]
+    assert all(row["x one"]["least"] > 0 for row in forward["rows"])
+    assert all(row["longest step ms"]["most"] > 0 for row in changes["rows"])
+    assert len(opening["rows"]) == len(peer["rows"]) == 2
+
+
+@pytest.mark.parametrize("sizes", ["", "many", "0", "1e3,-5"])
+def test_sizes_that_are_none_are_refused_in_words(sizes: str) -> None:
+    result = CliRunner().invoke(cli, ["bench", "match", "--sizes", sizes])
+    assert result.exit_code == 2
+    assert "numbers above 0" in result.output
+
+
+def test_interests_of_the_workload_are_met_as_often_as_they_should() -> None:
+    load = workload(2_000, 500, 3, 0.01, seed=7)
+    inside = (load.lows[:, None] <= load.points) & (load.points <= load.highs[:, None])
+    assert 0.007 < inside.all(axis=2).mean() < 0.013
+    selected = [
+        [Profile.parse(interest).selects(Profile.parse(data)) for data in load.data[:50]]
+        for interest in load.interests[:200]
+    ]
+    boxes = inside.all(axis=2)[:200, :50]
+    assert (boxes >= selected).all()  # the boxes may meet a little more
+    assert boxes.sum() - sum(map(sum, selected)) <= 0.1 * boxes.sum() + 2
+
+
+def test_a_store_is_measured_beside_bare_sqlite() -> None:
+    report = store.run(messages=1_000, repeats=1, groups=(10, 100))
+    full, normal = report.sections
+    assert "full" in full.title
+    assert "normal" in normal.title
+    for section in report.sections:
+        assert [row[0] for row in section.rows] == [10, 100]
+        assert all(
+            isinstance(cell, Spread) and cell.least > 0 for row in section.rows for cell in row[1:]
+        )
+
+
+def test_many_watches_match_ten_times_each() -> None:
+    for watches in (10, 100, 1_000, 10_000):
+        flow = Flow(50, watches=watches)
+        wanted = [Profile.parse(text) for text in own_ring.interests(flow)]
+        assert len(wanted) <= watches
+        if watches == 10_000:
+            assert len(wanted) == 10_000
+            for name, place, degree in flow.readings():
+                data = Profile.parse(f"type={name}, location=room{place}, degree={degree}")
+                assert sum(interest.selects(data) for interest in wanted) == MATCHED
+
+
+def test_what_is_not_installed_is_said() -> None:
+    assert "no-such-program is not installed" in absent("no-such-program", "os", "os")
+    assert "Python package none is not installed" in absent("", "no_such_module", "none")
+    assert absent("", "os", "os") == ""

@@ -337,6 +337,16 @@ def test_fingers_per_octave_are_spread_geometrically() -> None:
     assert fingers.next_target(1 << 40) == max(t for t in targets if t is not None)
 
 
+def test_a_finger_is_looked_up_once_for_all_the_targets_in_its_arc() -> None:
+    fingers = Fingers(0, per_octave=4)
+    first = fingers.next_target(1 << 40)
+    assert first is not None
+    fingers.learn(neighbours(first + 5, first // 2 - 1))  # its arc holds the four targets before
+    second = fingers.next_target(1 << 40)
+    assert second is not None
+    assert second == pytest.approx(first / 2 / 2**0.25)
+
+
 def test_no_target_lies_beyond_a_successor_that_is_next_to_me_on_the_other_side() -> None:
     assert Fingers(5).next_target(4) is None
 

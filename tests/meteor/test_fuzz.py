@@ -194,10 +194,15 @@ def test_spaces_of_any_text(text: str, a: int, b: int) -> None:
 STONE = ["gone-id", "taker", 5, True, 2_000_000]
 VOTE = ["some-id", [0, 5, 6], [1, 5], None, 2_000_000]
 POST = [[[MESSAGE, 60]], 1]
+STORE = [["a1", "a2"], ["type=a, degree=5", "type=b"], [b"one", b"two"], 60, "", 1]
+BATCH = ["client", "host:1", "", ["b1"], ["type=a"], [b"data"], [2_000_000]]
+TOLD = [["a1"], ["type=a"], [b"data"], ["client"], [{"why": "so"}], [2_000_000]]
 ME = 77
 REQUESTS: dict[str, list[tuple[str, Any]]] = {
     "client": [
         ("post", POST),
+        ("store", STORE),
+        ("store", [*STORE[:3], [60, 0], "mine", None]),
         ("page", [MESSAGE, None, 1]),
         ("page", [MESSAGE, [[[0, 5]], [[0, "id"]]], 1]),
         ("consume", [MESSAGE, 1]),
@@ -210,7 +215,9 @@ REQUESTS: dict[str, list[tuple[str, Any]]] = {
     "peer": [
         ("errands", [0, 1.0, 5, [ERRAND]]),
         ("errands", [0, 1.0, 5, [SURVEY, TAKE]]),
-        ("deliver", [[MESSAGE, [["client", "watch"]]]]),
+        ("deliver", [*TOLD, [[["client", "watch"]]]]),
+        ("batch", BATCH),
+        ("replicate", [[{"batch": BATCH, "voters": [0, 5]}, MESSAGE], [], 0, 5]),
         ("replicate", [[MESSAGE], [STONE], 0, 5]),
         ("digests", ["points", [[0, 5]]]),
         ("digests", ["regions", [[0, 5], [9, 99]]]),

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from meteor.client import Ring, connect
-from meteor.errors import RemoteError
+from meteor.errors import InputError, RemoteError
 from meteor.transport.memory import MemoryNetwork
 from tests.meteor.rings import TestRing, ring_of
 from tests.meteor.test_copies import copied, found, posted
@@ -197,3 +197,24 @@ async def test_items_can_be_taken_after_all_who_first_voted_on_them_have_gone(
             await copied(ring)
         taken = await take_what_one_can(client)
         assert sorted(taken, key=int) == [str(i) for i in range(30)]
+
+
+async def test_a_lost_peer_that_is_forgotten_leaves_no_doubt_anywhere(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with (
+        ring_of(6, tmp_path, memory) as ring,
+        connect("p0:7400", network=ring.network(), seconds=30) as client,
+    ):
+        await store(client, range(20))
+        gone = ring.addresses["p3"]
+        with pytest.raises(InputError, match=f"{gone} is in the ring"):
+            await client.forget(gone)
+        await ring.stop("p3")
+        await ring.settle()
+        assert (await client.aggregate("type=*")).lost == (gone,)
+        assert await client.forget("p9:7400") == 0
+        assert await client.forget(gone) > 0
+        assert (await client.aggregate("type=*")).lost == ()
+        assert not any(node.overlay.lost.peers for node in ring.nodes.values())
+        assert await client.forget(gone) == 0

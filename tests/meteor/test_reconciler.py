@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from arms.message import Action, Header, Message
 from arms.profile import Profile
+from arms.sites import Sites
 from arms.store import Store
 from arms.writes import Put, Remove
 from meteor.node.copying import Copier
@@ -19,6 +20,7 @@ from meteor.node.reconciler import Reconciler
 from meteor.node.writer import Writer
 from meteor.ring.arcs import WHOLE, Spans, arc, contains
 from meteor.transport.frames import FrameDecoder, encode
+from tests.arms.rendezvous_point import stored_after
 from tests.meteor.rings import SPACE, AtOnce
 
 NOW, LATER = 1_000, 10**12
@@ -30,7 +32,7 @@ class Side:
     def __init__(self, path: Path) -> None:
         self.store = Store(path, SPACE, sync="normal")
         self.writer = Writer(self.store, lambda: NOW, AtOnce())
-        copier = Copier(SPACE, self.store, lambda: NOW)
+        copier = Copier(SPACE, self.store, lambda: NOW, Sites(SPACE))
         self.reconciler = Reconciler(self.store, copier, self.writer, lambda: NOW)
         self.requests: list[str] = []
         self.bytes = 0
@@ -49,7 +51,7 @@ class Side:
     def content(self, spans: Spans = WHOLE) -> set[tuple[str, int]]:
         found = {
             (s.message.id, s.message.header.expires_ms)
-            for s in self.store.after(NOW, 0, 10**6)
+            for s in stored_after(self.store, NOW, 0, 10**6)
             if not s.point or contains(spans, s.identifier)
         }
         stones = {(s.id, 0) for _, s in self.store.tombstones(NOW, 0, 10**6) if s.point}
@@ -107,12 +109,12 @@ async def test_only_the_spans_are_looked_at(
     one, other = sides
     for i in range(1, 400):
         one.write(Put(message(i)))
-    points = {s.message.id: s.identifier for s in one.store.after(NOW, 0, 999) if s.point}
+    points = {s.message.id: s.identifier for s in stored_after(one.store, NOW, 0, 999) if s.point}
     half = arc(0, sorted(points.values())[len(points) // 2])
     await reconcile(one, other, half)
     inside = {id_ for id_, identifier in points.items() if contains(half, identifier)}
     assert 0 < len(inside) < len(points)
-    assert {s.message.id for s in other.store.after(NOW, 0, 999) if s.point} == inside
+    assert {s.message.id for s in stored_after(other.store, NOW, 0, 999) if s.point} == inside
 
 
 async def test_the_cost_follows_the_difference(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from math import log2
 from random import Random
 
@@ -17,18 +18,21 @@ from meteor.ring.arcs import (
     TOP,
     WHOLE,
     Everything,
-    Members,
     Spans,
-    arc,
     contains,
-    intersect,
-    meeting,
     subtract,
     union,
 )
+from meteor.ring.chord import Chord
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
 from meteor.ring.table import split
+from meteor.simulation.cores import World
+from meteor.simulation.resting import RestingRing, Walk
+from squid import Box, Curve, Region
+
+CURVE = Curve(2, 3)
+SHIFT = 63 - 6
 
 identifiers = st.integers(0, TOP) | st.sampled_from([0, 1, TOP - 1, TOP])
 
@@ -58,6 +62,13 @@ def tables(draw: st.DrawFn) -> tuple[int, list[Known]]:
     me, *others = draw(st.lists(identifiers, min_size=2, max_size=9, unique=True))
     before = st.none() | identifiers | st.sampled_from([me, *others])
     return me, clockwise(me, [Known(peer(i), draw(before)) for i in others])
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> Box:
+    """A box in a plane of 8 x 8 cells."""
+    sides = [sorted((draw(st.integers(0, 7)), draw(st.integers(0, 7)))) for _ in range(2)]
+    return tuple((low, high) for low, high in sides)
 
 
 @st.composite
@@ -147,81 +158,70 @@ def test_a_predecessor_from_beyond_its_peer_is_not_believed() -> None:
 # -- whole rings ---------------------------------------------------------------------------------
 
 
-class Ring:
-    """Peers at rest, each knowing its neighbours and the peer at every power of two."""
-
-    def __init__(self, count: int, random: Random, successors: int = 4) -> None:
-        self.ids = sorted(random.randrange(RING_SIZE) for _ in range(count))
-        self._successors = successors
-
-    def before(self, identifier: int) -> int:
-        return self.ids[self.ids.index(identifier) - 1]
-
-    def spans(self, identifier: int) -> Spans:
-        return arc(self.before(identifier), identifier)
-
-    def owner(self, identifier: int) -> int:
-        return self.ids[bisect_left(self.ids, identifier) % len(self.ids)]
-
-    def known(self, me: int) -> list[Known]:
-        place = self.ids.index(me)
-        found = {self.owner((me + (1 << k)) % RING_SIZE) for k in range(63)}
-        found |= {self.ids[(place + i) % len(self.ids)] for i in range(1, self._successors + 1)}
-        known = {i: Known(peer(i), self.before(i)) for i in found - {me}}
-        if len(self.ids) > 1:  # a peer hears of its predecessor, not of where that one's arc begins
-            known.setdefault(self.ids[place - 1], Known(peer(self.ids[place - 1]), None))
-        return clockwise(me, list(known.values()))
+def random_ring(count: int, random: Random, **settings: int) -> RestingRing:
+    return RestingRing([random.randrange(RING_SIZE) for _ in range(count)], **settings)
 
 
-class Walk:
-    """An errand for a region, followed through the ring."""
+class FourFingers(Chord):
+    def __init__(self, me: Peer, successors_kept: int) -> None:
+        super().__init__(me, successors_kept, fingers_per_octave=4)
 
-    def __init__(self, ring: Ring, members: Members, origin: int) -> None:
-        self.messages = 0
-        self.depth = 0
-        self.spoken: Counter[int] = Counter()
-        self.covered: list[Spans] = []
-        self._ring, self._members = ring, members
-        self._visit(origin, meeting(members, WHOLE), None, 0)
 
-    def _visit(self, me: int, spans: Spans, sender: int | None, depth: int) -> None:
-        assert depth <= 64, "an errand that goes round and round"
-        self.depth = max(self.depth, depth)
-        mine = self._ring.spans(me)
-        if own := meeting(self._members, intersect(spans, mine)):
-            self.spoken[me] += 1
-            self.covered.append(own)
-        rest = subtract(spans, mine)
-        for other, part in split(self._members, rest, me, self._ring.known(me), sender).items():
-            self.messages += 1
-            self._visit(other.id, part, me, depth + 1)
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 20, 64])
+@pytest.mark.parametrize(("fingers", "core"), [(1, Chord), (4, FourFingers)])
+def test_a_resting_ring_knows_what_chord_converges_to(
+    fingers: int, core: type[Chord], count: int
+) -> None:
+    world = World(count, 3, core)
+    world.make_ideal(world.places(count))
+    ring = RestingRing(world.cores, successors=3, fingers_per_octave=fingers)
+    for one in world.cores.values():
+        for _ in range(fingers * 63):
+            world.run(one.refresh_finger())
+    for one in world.cores.values():
+        entries = [(entry.peer.id, entry.predecessor) for entry in one.known()]
+        assert entries == [(k.peer.id, k.predecessor) for k in ring.known(one.me.id)]
+        identifier = world.random.randrange(RING_SIZE)
+        _, asked = world.run_counted(one.lookup(identifier))
+        assert asked == ring.hops(one.me.id, identifier)
+        if one.successors:
+            successor = one.successors[0].id
+            looked_up = {one.fingers.next_target(successor) for _ in range(fingers * 63)}
+            others = {i for i in looked_up if i is not None and ring.owner(i) != one.me.id}
+            assert others == {i for i in ring.targets(one.me.id) if ring.owner(i) != one.me.id}
 
 
 def depth_max(count: int) -> float:
     return log2(count) + 2
 
 
+@pytest.mark.parametrize("fingers", [1, 4])
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 64, 200])
-def test_a_survey_reaches_everybody_once_with_one_message_each(count: int) -> None:
+def test_a_survey_reaches_everybody_once_with_one_message_each(count: int, fingers: int) -> None:
     random = Random(count)
-    ring = Ring(count, random)
+    ring = random_ring(count, random, fingers_per_octave=fingers)
     for origin in random.sample(ring.ids, min(count, 4)):
         walk = Walk(ring, Everything(), origin)
         assert walk.spoken == Counter(ring.ids)
         assert walk.messages == count - 1
-        assert union(span for spans in walk.covered for span in spans) == WHOLE
+        assert walk.covered == WHOLE
         assert walk.depth <= depth_max(count)
 
 
+@pytest.mark.parametrize("fingers", [1, 4])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("count", "points"), [(5, 3), (64, 1), (64, 40), (200, 12)])
-def test_every_owner_of_a_region_is_reached_once(seed: int, count: int, points: int) -> None:
+def test_every_owner_of_a_region_is_reached_once(
+    seed: int, count: int, points: int, fingers: int
+) -> None:
     random = Random(f"{seed} {count} {points}")
-    ring = Ring(count, random)
+    ring = random_ring(count, random, fingers_per_octave=fingers)
     region = Some([random.randrange(RING_SIZE) for _ in range(points)])
     owners = {ring.owner(member) for member in region.members}
     walk = Walk(ring, region, random.choice(ring.ids))
     assert walk.spoken == Counter(owners)
+    assert owners == ring.owners(region)
+    assert walk.asked_twice == 0
     assert walk.depth <= depth_max(count)
     assert walk.messages <= len(owners) * depth_max(count)
 
@@ -229,23 +229,40 @@ def test_every_owner_of_a_region_is_reached_once(seed: int, count: int, points: 
 @given(st.integers(1, 30), st.integers(0, 2**32), st.lists(identifiers, max_size=12))
 def test_every_owner_is_reached_in_any_ring(count: int, seed: int, members: list[int]) -> None:
     random = Random(seed)
-    ring = Ring(count, random, successors=random.randint(1, 4))
+    settings = {"successors": random.randint(1, 4), "fingers_per_octave": random.randint(1, 4)}
+    ring = random_ring(count, random, **settings)
     walk = Walk(ring, Some(members), random.choice(ring.ids))
     assert walk.spoken == Counter({ring.owner(member) for member in members})
+    assert walk.asked_twice == 0
 
 
-class Outdated(Ring):
+@given(st.integers(2, 40), st.integers(0, 2**32), st.lists(boxes(), min_size=1, max_size=3))
+def test_a_region_of_boxes_is_answered_as_by_looking_at_every_cell(
+    count: int, seed: int, wanted: list[Box]
+) -> None:
+    random = Random(seed)
+    ring = random_ring(count, random, fingers_per_octave=random.choice([1, 4]))
+    region = Region(CURVE, wanted, SHIFT)
+    cells = [CURVE.encode(point) << SHIFT for point in product(range(1 << CURVE.bits), repeat=2)]
+    inside = [identifier for identifier in cells if identifier in region]
+    walk = Walk(ring, region, random.choice(ring.ids))
+    assert set(walk.spoken) == {ring.owner(identifier) for identifier in inside}
+    assert all(contains(walk.covered, identifier) for identifier in inside)
+    assert walk.asked_twice == 0
+
+
+class Outdated(RestingRing):
     """A ring in which some joined after the others had made their tables.
 
     Those know their neighbours as they are now, but not where far peers' arcs begin now.
     """
 
     def __init__(self, count: int, joined: int, random: Random) -> None:
-        self.old = Ring(count, random)
-        super().__init__(joined, random)
-        self.ids = sorted({*self.old.ids, *self.ids})
+        self.old = random_ring(count, random)
+        joiners = random_ring(joined, random)
+        super().__init__((*self.old.ids, *joiners.ids))
 
-    def known(self, me: int) -> list[Known]:
+    def known(self, me: int) -> Sequence[Known]:
         fresh = super().known(me)
         if me not in self.old.ids:
             return fresh
@@ -263,7 +280,7 @@ def test_everybody_is_reached_though_tables_are_outdated(seed: int, joined: int)
     for origin in random.sample(ring.ids, 3):
         walk = Walk(ring, Everything(), origin)
         assert set(walk.spoken) == set(ring.ids)
-        assert union(span for spans in walk.covered for span in spans) == WHOLE
+        assert walk.covered == WHOLE
         assert walk.messages <= 2 * len(ring.ids)
 
 

@@ -41,12 +41,12 @@ async def test_what_was_reported_survives_a_cut_at_any_byte(
         random, folder = Random(f"cut {seed}"), tmp_path / f"{seed}"
         folder.mkdir()
         disk, connection = Disk(folder, random), opened(folder)
-        disk.slow_seconds = 0.1
         count = random.randint(1, ROWS)
-        for n in range(count):
-            await disk.begin()
-            insert(connection, n)
-            await disk.finish()
+        with disk.slow(0.1):
+            for n in range(count):
+                await disk.begin()
+                insert(connection, n)
+                await disk.finish()
         insert(connection, count)  # this one is under way when the power goes
         restore = disk.lose_power()
         connection.close()  # tidies the log away, as no power cut does

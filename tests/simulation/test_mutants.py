@@ -99,7 +99,7 @@ def let_one_voter_decide(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         voting, "accepted", lambda _v, _b, value, _votes: Decided(value.partition(" ")[2])
     )
-    patch.setattr(voting.Voting, "_other_voters", lambda _self: [])
+    patch.setattr(voting.Voting, "_unlooked", False)
 
 
 MUTANTS: list[tuple[Patch, tuple[str, ...], float]] = [

@@ -78,8 +78,8 @@ def test_no_violation_under_each_of_the_great_faults(fault: str) -> None:
 
 
 def settings_of(seed: int) -> Settings:
-    sizes = [16] * 12 + [24] * 5 + [32] * 2 + [64]
-    return Settings(sizes[seed % len(sizes)], 0.5, seed, ALL)
+    sizes = [16] * 21 + [24, 24, 32, 64]
+    return Settings(sizes[seed % len(sizes)], 0.25, seed, ALL)
 
 
 @pytest.mark.slow

@@ -167,6 +167,14 @@ def test_learning_has_a_bound_and_keeps_hot_words_as_points(counts, points):
     assert sum(learnt["weights"]) + sum(learnt["gaps"]) >= 16 * total
 
 
+def test_no_value_between_two_points_is_hot():
+    # By Zipf's law 1/1022 of all is rank 100; such a word must not depend on where a gap ends.
+    zipf = {f"word{i * 7919 % 10_000:04d}": 100_000 // (i + 1) for i in range(10_000)}
+    points = set(learn_keywords(21, zipf, 1024).describe()["points"])
+    hottest = max(count for word, count in zipf.items() if word not in points)
+    assert hottest < sum(zipf.values()) / 1022 / 4
+
+
 def test_what_was_learnt_from_spreads_evenly():
     zipf = {f"word{i:04d}": 20_000 // (i + 1) for i in range(2000)}
     codec = learn_keywords(21, zipf, 256)

@@ -132,6 +132,31 @@ def test_watch_replays_then_follows_and_ends_by_count(ring: tuple[int, Path]) ->
         assert watch.wait() == 0
 
 
+def test_a_reliable_watch_is_told_what_came_while_nobody_read(ring: tuple[int, Path]) -> None:
+    port, _ = ring
+    arguments = ("watch", "type=bell", "--reliable", "desk", "--count", "1", "--json")
+    for text, reading in (("first", True), ("second", False)):
+        if not reading:
+            assert command(port, "post", "type=bell", text)[0] == 0
+        with process(*arguments, METEOR_PEER=f"127.0.0.1:{port + reading}") as watch:
+            watch.wait_for("watching")
+            if reading:
+                assert command(port, "post", "type=bell", text)[0] == 0
+            assert json.loads(watch.wait_for(text))["data"] == text
+            assert watch.wait() == 0
+    assert command(port, "unwatch", "type=bell", "--reliable", "desk")[0] == 0
+    assert "notified 0 watchers" in command(port, "post", "type=bell", "third")[1]
+
+
+def test_only_a_lost_peer_is_forgotten(ring: tuple[int, Path]) -> None:
+    port, _ = ring
+    code, out, _ = command(port, "forget", "127.0.0.1:1")
+    assert (code, out) == (0, "nobody waited for 127.0.0.1:1\n")
+    code, _, err = command(port, "forget", f"127.0.0.1:{port}")
+    assert code == 1
+    assert "is in the ring; only a peer that is lost can be forgotten" in err
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_watch_ends_cleanly_on_a_signal_and_leaves_no_interest(
     ring: tuple[int, Path], how: int
