@@ -1,7 +1,9 @@
-"""Information spaces: `meteor space` and `meteor space learn`."""
+"""Information spaces: `meteor space`, and learning and moving to another."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -27,7 +29,7 @@ class _ShowByDefault(Commands):
 
 @click.group(cls=_ShowByDefault)
 def space() -> None:
-    """Show, check or learn information spaces.
+    """Show, check and learn information spaces, and move a ring to another.
 
     Without a command, or with a FILE, it is `show`.
 
@@ -35,6 +37,7 @@ def space() -> None:
       meteor space
       meteor space house.toml
       meteor space learn > next.toml
+      meteor space move next.toml
     """
 
 
@@ -55,16 +58,22 @@ def show(access: Access, file: str | None, as_toml: bool, as_json: bool) -> None
     from meteor.config import load_space
     from squid import Space
 
+    moving = ""
+
     async def work(ring: Ring) -> str:
+        nonlocal moving
+        moving = _progress((await ring.report()).peers)
         return await ring.space()
 
     shown = load_space(file) if file else Space.from_toml(access.run(work) or "")
     if as_toml:
         click.echo(shown.to_toml(), nl=False)
     elif as_json:
-        print_json(_fields(shown))
+        print_json(_fields(shown) | ({"moving": moving} if moving else {}))
     else:
         _print_space(shown)
+        if moving:
+            click.echo(f"On the way to version {shown.version + 1}: {moving}.")
 
 
 @space.command()
@@ -155,6 +164,69 @@ def learn(
         f"64 equal arcs has {after:.1f} times the mean, {before:.1f} before",
         err=True,
     )
+
+
+@space.command()
+@click.argument("file", type=click.Path())
+@client_command
+def move(access: Access, file: str, as_json: bool) -> None:
+    """Move the ring to the space in FILE while it runs.
+
+    The space must have the ring's name and dimensions and the next version, as `meteor space learn`
+    makes it. Everything stored is copied to a second ring of the same peers; then all requests wait
+    for a moment, and from then on the second ring serves. The ring does this by itself: ended by
+    Ctrl-C, the command can be given again to watch the rest.
+
+    Example:
+      meteor space learn > next.toml
+      meteor space move next.toml
+    """
+    from meteor.config import load_space
+    from squid import Space
+
+    wanted = load_space(file)
+
+    async def work(ring: Ring) -> None:
+        import trio
+
+        if Space.from_toml(await ring.space()) != wanted:
+            await ring.move(wanted.to_toml())
+        said = ""
+        while True:
+            report = await ring.report()
+            progress = _progress(report.peers)
+            if progress not in ("", said):
+                click.echo(progress, err=True)
+                said = progress
+            there = [peer for peer in report.peers if peer["space_version"] == wanted.version]
+            if report.complete and all(peer["serves_clients"] for peer in there) and there:
+                return
+            await trio.sleep(0.5)
+
+    access.run(work)
+    if as_json:
+        print_json({"version": wanted.version, "fingerprint": wanted.fingerprint()})
+    else:
+        click.echo(f"moved to version {wanted.version} of {wanted.name}")
+
+
+PHASES = ("starting", "copying", "frozen", "checked", "moved")
+
+
+def _progress(peers: Sequence[Mapping[str, Any]]) -> str:
+    """Say how far the peers of a ring that moves have come; nothing when it does not."""
+    moves = [peer.get("move") for peer in peers]
+    if not any(moves):
+        return ""
+    phases = Counter(move["phase"] if move else 0 for move in moves)
+    parts = [f"{count(n, 'peer')} {PHASES[phase]}" for phase, n in sorted(phases.items())]
+    behind = sum(move["behind"] or 0 for move in moves if move)
+    misfits = [words for move in moves if move for words in move["misfits"]]
+    if behind:
+        parts.append(f"{behind:,} messages or more to copy")
+    if misfits:
+        parts.append(f"it can't: some data don't fit the next space, such as {misfits[0]}")
+    return ", ".join(parts)
 
 
 def _fields(space: Space) -> dict[str, Any]:

@@ -359,6 +359,10 @@ class Ring:
         """Return the ring's information space, as TOML."""
         return str(await self._request("space", None))
 
+    async def move(self, definition: str) -> bool:
+        """Have the ring move to its next space, in TOML; True: all peers have heard of it."""
+        return bool(await self._request("move", definition))
+
     async def leave(self) -> None:
         """Have the peer that serves this client hand over its arc and leave the ring."""
         await self._request("leave", None, repeatable=False)

@@ -21,6 +21,7 @@ from meteor.matches import read_match
 from meteor.ring.arcs import TOP, WHOLE, Everything, Members, Span, Spans, missing, union
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
+from meteor.transport.frames import Value
 from squid import Space
 
 
@@ -34,8 +35,17 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """Say, as a match, whether a message is there."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
-    """Report about yourself."""
+    """Report about yourself; an order comes along for the peers of a ring that moves."""
+
+    order: Value = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,7 @@ class Forget:
     address: str
 
 
-Task = Message | Take | Survey | Forget
+Task = Message | Take | Check | Survey | Forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class Errand:
     bytes_max: int = PAGE_BYTES
     traced: bool = False
     """Only the way is of interest: each peer says that it was reached, and does nothing else."""
+    quiet: bool = False
+    """Nobody is told of it: it comes from the ring's last space, where that was done."""
 
     def members(self, space: Space) -> Members:
         """Return the identifiers that the errand is about."""
@@ -75,12 +87,14 @@ class Errand:
                 task = ["message", message.to_wire()]
             case Take(id_, taker, credential):
                 task = ["take", [id_, taker, credential]]
-            case Survey():
-                task = ["survey", []]
+            case Check(id_):
+                task = ["check", id_]
+            case Survey(order):
+                task = ["survey", order]
             case Forget(address):
                 task = ["forget", [address]]
         resume = [[at, id_] for at, id_ in self.resume.items()]
-        return [*task, self.spans, resume, self.bytes_max, self.traced]
+        return [*task, self.spans, resume, self.bytes_max, self.traced, self.quiet]
 
     @classmethod
     def from_wire(cls, wire: object) -> Errand:
@@ -93,10 +107,10 @@ class Errand:
                 list() as resume,
                 int() as bytes_max,
                 bool() as traced,
+                bool() as quiet,
             ]:
-                return cls(
-                    _task(kind, body), read_spans(spans), read_resume(resume), bytes_max, traced
-                )
+                task, where, places = _task(kind, body), read_spans(spans), read_resume(resume)
+                return cls(task, where, places, bytes_max, traced, quiet)
             case _:
                 raise InputError("what came is not an errand")
 
@@ -232,14 +246,16 @@ def errand_for(space: Space, message: Message, spans: Spans = WHOLE) -> Errand:
     return Errand(message, missing(region, spans, ()))
 
 
-def _task(kind: str, body: object) -> Task:
+def _task(kind: str, body: Value) -> Task:
     match kind, body:
         case "message", _:
             return Message.from_wire(body)
         case "take", [str() as id_, str() as taker, str() as credential]:
             return Take(id_, taker, credential)
-        case "survey", []:
-            return Survey()
+        case "check", str() as id_:
+            return Check(id_)
+        case "survey", _:
+            return Survey(body)
         case "forget", [str() as address]:
             return Forget(address)
         case _:

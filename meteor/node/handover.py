@@ -20,7 +20,7 @@ from arms.rendezvous import Place
 from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Drop
-from meteor.errors import InputError, MeteorError
+from meteor.errors import Busy, InputError, MeteorError
 from meteor.limits import FREEZE_SECONDS_MAX, HANDOVER_BYTES, HANDOVER_ROWS
 from meteor.node.copying import START, Copier, Page
 from meteor.node.gate import Gate
@@ -67,6 +67,12 @@ class Handover:
         self._writer, self._replicas = writer, replicas
         self._overlay, self._links, self._gate, self._clock = overlay, links, gate, clock
         self._deliver = deliver
+        self.frozen: Callable[[], bool] = lambda: False
+        """Says whether nothing may change, because the ring moves on to its next space."""
+        self.order: Callable[[], Value] = lambda: None
+        """Returns what the peers of a ring that moves are to do."""
+        self.obey: Callable[[Value], None] = lambda order: None
+        """Takes such an order."""
         self._claims = 0
         self._incoming: Spans = ()  # arcs that are on their way here: not to be dropped again
         self._changing = trio.Lock()
@@ -83,7 +89,8 @@ class Handover:
             try:
                 if not self._overlay.leaving:
                     await self._give_to_predecessors()
-                    await self._claim()
+                    if not self.frozen():
+                        await self._claim()
             except (MeteorError, ArmsError) as error:
                 log.info("a hand-over did not come through, and will be tried again: %s", error)
             with trio.move_on_after(RETRY_SECONDS):
@@ -95,6 +102,8 @@ class Handover:
         successor, low = overlay.successor, overlay.low
         if successor is None or low is None:
             return False
+        if self.frozen():
+            raise Busy("the ring is moving on to its next space; leave it in a moment")
         overlay.leaving = True
         try:
             await self._hand_over(successor, low, overlay.me.id, overlay.retire)
@@ -183,7 +192,7 @@ class Handover:
         self, peer: Peer, page: Page, ends: tuple[int, int], *, last: bool = False
     ) -> None:
         doubts = self._overlay.doubts(arc(*ends)) if last else {}
-        body = [*page.to_wire(), ends, last, doubts_wire(doubts)]
+        body = [*page.to_wire(), ends, last, doubts_wire(doubts), self.frozen(), self.order()]
         await self._links.request(peer.address, "handover", body, FREEZE_SECONDS_MAX)
 
     async def _tidy(self) -> None:
@@ -255,6 +264,8 @@ class Handover:
     async def answer(self, method: str, body: Value) -> Value:
         """Answer a neighbour's page, or its question whether its arc is still to come."""
         match method, body:
+            case "claim", _ if self.frozen():
+                raise InputError("the ring is moving on to its next space; ask in a moment")
             case "claim", [int() as low, int() as high]:
                 if self._overlay.low is None:
                     return True  # it will come through here
@@ -266,7 +277,12 @@ class Handover:
                 [int() as low, int() as high],
                 bool() as last,
                 list() as doubts,
+                bool() as frozen,
+                order,
             ] if 0 <= low <= TOP and 0 <= high <= TOP:
+                self.obey(order)
+                if frozen and not self.frozen():
+                    raise InputError("this peer changes things still; hand it over in a moment")
                 await self._take_in(messages, stones, low, high)
                 if last:
                     await self._replicas.confirmed()  # the giver may forget it from now on

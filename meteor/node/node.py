@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -13,36 +13,37 @@ from typing import Any
 import trio
 
 from arms.errors import StoreError
-from arms.limits import TEXT_FIELD_MAX
-from arms.message import Kind
 from arms.rendezvous import Rendezvous
 from arms.sites import Sites
 from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
-from meteor.limits import CONNECTIONS_MAX, HOPS_MAX, PROTOCOL, Bounds
-from meteor.node import identity
+from meteor.limits import HOPS_MAX, PROTOCOL, Bounds
+from meteor.node import epochs, identity
 from meteor.node.copying import Copier
 from meteor.node.errands import Errand
+from meteor.node.front import Front, Inside
 from meteor.node.gate import Gate
 from meteor.node.handover import Handover
 from meteor.node.leaps import Leaps
 from meteor.node.links import Links
+from meteor.node.moving import Move
 from meteor.node.overlay import Overlay
 from meteor.node.place import choose_place
 from meteor.node.point import RendezvousPoint
 from meteor.node.posts import Posts
 from meteor.node.replicas import Replicas
+from meteor.node.reports import load_of, report_of
 from meteor.node.reunion import Reunion
 from meteor.node.router import Router
 from meteor.node.service import Service
-from meteor.node.sessions import Session, Sessions
+from meteor.node.sessions import Sessions
 from meteor.node.voting import Voting
 from meteor.node.writer import Pace, Writer
-from meteor.ring.arcs import RING_SIZE, arc, size
+from meteor.ring.arcs import RING_SIZE, arc, contains
 from meteor.ring.questions import Peer, between
-from meteor.transport.channel import Channel, Hello, accepted
+from meteor.transport.channel import Hello
 from meteor.transport.frames import Value
 from meteor.transport.network import Network, format_address, parse_address
 from meteor.transport.tcp import TcpNetwork
@@ -69,6 +70,22 @@ def wall_clock_ms() -> int:
 class Node:
     """One peer. `run` serves until it is cancelled or the peer leaves."""
 
+    me: Peer
+    root: Path
+    home: Path
+    store: Store
+    front: Front
+    gate: Gate
+    copier: Copier
+    overlay: Overlay
+    sessions: Sessions
+    point: RendezvousPoint
+    router: Router
+    replicas: Replicas
+    voting: Voting
+    service: Service
+    nursery: trio.Nursery
+
     def __init__(
         self,
         config: Config,
@@ -77,48 +94,61 @@ class Node:
         clock: Callable[[], int] = wall_clock_ms,
         random: Random | None = None,
         pace: Pace | None = None,
+        elder: Node | None = None,
     ) -> None:
         self.config, self.space = config, space
+        self._elder = elder
+        self.heir: Node | None = None
+        """The same peer in the ring with the next space, once the ring moves there."""
+        self.serves_clients = elder is None
+        self.move = Move(self)
         self._network: Network = network or TcpNetwork()
         self._clock, self._random = clock, random or SystemRandom()
-        self._pace = pace
-        self._started_ms = clock()
-        self._left = trio.Event()
-        self._connections = 0
-        self._serving = False
+        self.pace, self.started_ms = pace, clock()
+        self._left, self.serving = trio.Event(), False
 
     async def run(self, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Join (or begin) a ring and serve; reports the peer's address once it has its arc."""
         folder = Path(self.config.state)
         with identity.locked(folder):
-            store = Store(folder / "profiles.db", self.space, self.config.sync)
+            self.root, self.home = folder if self._elder is None else self._elder.root, folder
+            if self._elder is None:
+                self.home, self.space = epochs.current(folder, self.space)
+            store = Store(self.home / "profiles.db", self.space, self.config.sync)
             try:
-                await self._run(folder, store, task_status)
+                await self._run(self.home, store, task_status)
             finally:
                 store.close()
 
     async def _run(self, folder: Path, store: Store, task_status: trio.TaskStatus[str]) -> None:
         async with background_nursery() as nursery:
-            bound = await nursery.start(self._network.listen, self.config.listen, self._connected)
+            self.nursery = nursery
+            self.front = Front(self) if self._elder is None else self._elder.front
+            bound = await nursery.start(
+                self._network.listen, self.config.listen, self.front.connected
+            )
             address = self._advertised(bound)
-            self._links = Links(self._network, self._hello, self.config.request_seconds)
+            self._links = Links(self._network, self.hello, self.config.request_seconds)
             await nursery.start(self._links.run)
             past = identity.load(folder)
-            noted = (peer.address for peer in past.known)
-            contacts = [a for a in dict.fromkeys((*self.config.join, *noted)) if a != address]
-            through = await self._discover(contacts)
+            through = await self._discover(self._contacts(past, address))
+            while through is None and not self._may_begin:
+                await trio.sleep(self.config.stabilise_seconds)
+                through = await self._discover(self._contacts(past, address))
             place = await self._place(past.id, through)
             self._assemble(Peer(place, address), store)
             nursery.start_soon(self._writer.run)
-            await nursery.start(self._sessions.run)
+            await nursery.start(self.sessions.run)
+            self.move.recall()
             self._past_low = past.low
             if past.low is not None:
                 self.overlay.past = arc(past.low, place)
             await self._enter(through, past)
-            self._serving = True
-            self.overlay.recover = self._replicas.recover
-            for task in (self.overlay, self._leaps, self._replicas, self._handover, self._voting):
+            self.serving = True
+            self.overlay.recover = self.replicas.recover
+            for task in (self.overlay, self._leaps, self.replicas, self._handover, self.voting):
                 nursery.start_soon(task.run)
+            nursery.start_soon(self.move.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._remember, folder)
             reunion = Reunion(
@@ -150,21 +180,22 @@ class Node:
         return await choose_place(self._links, self.config, through, self._random)
 
     def _assemble(self, me: Peer, store: Store) -> None:
-        gate, clock = Gate(), self._clock
+        self.gate = gate = Gate()
+        clock = self._clock
         self.me, self.store = me, store
-        self._writer = Writer(store, clock, self._pace)
+        self._writer = Writer(store, clock, self.pace)
         self.overlay = Overlay(me, self.config, self._links, self._random)
         self._leaps = Leaps(self.overlay, self._links, self.config)
-        self._sessions = Sessions(me.address, self._links)
+        self.sessions = Sessions(me.address, self._links)
         sites = Sites(self.space)
-        copier = Copier(self.space, store, clock, sites)
-        self._replicas = Replicas(
+        self.copier = copier = Copier(self.space, store, clock, sites)
+        self.replicas = Replicas(
             store, copier, self._writer, self.overlay, self._links, self.config, clock
         )
-        self._voting = Voting(
+        self.voting = Voting(
             store,
             self._writer,
-            self._replicas,
+            self.replicas,
             self.overlay,
             self._links,
             self.config,
@@ -174,43 +205,53 @@ class Node:
         point = RendezvousPoint(
             Rendezvous(self.space, store),
             self._writer,
-            self._replicas,
-            self._voting,
+            self.replicas,
+            self.voting,
             clock,
-            self._sessions.notify,
-            self._sessions.tell,
+            self.sessions.notify,
+            self.sessions.tell,
             self.report,
             self.overlay.forget,
         )
-        self._point = point
-        self._router = Router(self.space, self.overlay, self._links, point, gate)
+        self.point = point
+        point.obey = self.move.obey
+        self.router = Router(self.space, self.overlay, self._links, point, gate)
         self._handover = Handover(
             self.space,
             store,
             copier,
             self._writer,
-            self._replicas,
+            self.replicas,
             self.overlay,
             self._links,
             gate,
             clock,
-            lambda messages: self._service.deliver(messages),
+            lambda messages: self.service.deliver(messages),
         )
         self._posts = Posts(
-            sites, self.overlay, self._links, point, gate, self._router.owners, clock
+            sites, self.overlay, self._links, point, gate, self.router.owners, clock
         )
-        self._service = Service(
+        self.service = Service(
             self.space,
-            self._router,
+            self.router,
             self._posts,
             clock,
             self._random,
             me.address,
             self.config.post_seconds,
-            self._sessions.catch_up,
+            self.sessions.catch_up,
         )
+        self.service.frozen = self._handover.frozen = lambda: point.frozen
+        self._handover.order, self._handover.obey = self.move.order, self.move.obey
 
     # -- entering the ring -------------------------------------------------------------------------
+
+    def _contacts(self, past: identity.Identity, address: str) -> list[str]:
+        """Return where others of the ring may be: an heir's are where its elder's are."""
+        elder = () if self._elder is None else self._elder.overlay.known()
+        found = (*self.config.join, *(k.peer.address for k in elder))
+        noted = (peer.address for peer in past.known)
+        return [a for a in dict.fromkeys((*found, *noted)) if a != address]
 
     async def _discover(self, contacts: list[str]) -> str | None:
         """Return the first contact that is in a ring, within the time for it; None: nobody is.
@@ -228,10 +269,10 @@ class Node:
     async def _in_a_ring(self, contact: str) -> bool:
         try:
             await self._links.request(contact, "neighbours", None, self.config.request_seconds)
-        except Refused:
-            raise
         except MeteorError as error:
-            log.debug("%s: %s", contact, error)
+            if isinstance(error, Refused) and self._elder is None:
+                raise
+            log.debug("%s: %s", contact, error)  # or its heir is not there yet
             return False
         return True
 
@@ -282,77 +323,72 @@ class Node:
         while True:
             await trio.sleep(SWEEP_SECONDS)
             try:
-                while await self._point.sweep():
+                while await self.point.sweep():
                     await trio.lowlevel.checkpoint()
             except (StoreError, MeteorError) as error:
                 log.warning("expired messages are not removed: %s", error)
 
     async def leave(self) -> None:
         """Hand everything to the successor, tell the neighbours, and stop serving."""
-        handed_over = await self._handover.leave()
+        if self.heir is not None and self.heir.serving:
+            await self.heir.leave()
+        handed_over = not self.point.frozen and await self._handover.leave()
         with trio.CancelScope(shield=True):  # whoever asked for it may be gone by now
             if handed_over:
                 await self.overlay.depart()
-            self._serving = False
+            self.serving = False
             self._left.set()
+            if self._elder is not None and self.serves_clients:
+                self._elder._left.set()
+
+    # -- moving to another space -------------------------------------------------------------------
+
+    def make_heir(self, space: Space, place: int) -> Node:
+        """Return the same peer in the ring with the next space, which lives at the same address."""
+        config = replace(
+            self.config,
+            listen=self.me.address,
+            advertise=self.me.address,
+            join=tuple(known.peer.address for known in self.overlay.known()),
+            state=str(epochs.home_of(self.root, space.version)),
+            id=place,
+        )
+        network = Inside(self._network)
+        self.heir = Node(config, space, network, self._clock, self._random, self.pace, elder=self)
+        return self.heir
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether it is for this peer to begin a ring, when it finds none."""
+        return self._elder is None or contains(self._elder.overlay.spans, 0)
+
+    def freeze(self) -> None:
+        """Change and answer nothing any more but what the move asks."""
+        self.point.frozen = True
+
+    def serve_by(self, heir: Node) -> None:
+        """Have clients served by the heir from now on."""
+        heir.serves_clients, self.serves_clients = True, False
+
+    def now_ms(self) -> int:
+        """Return the time of this peer's clock."""
+        return self._clock()
 
     # -- connections -------------------------------------------------------------------------------
 
-    def _hello(self) -> Hello:
+    def hello(self) -> Hello:
+        """Return how this peer greets."""
         return {
             "protocol": PROTOCOL,
             "role": "peer",
             "version": VERSION,
             "space": self.space.name,
             "fingerprint": self.space.fingerprint(),
-            "id": self.me.id if self._serving else None,
+            "id": self.me.id if self.serving else None,
         }
 
-    def _admit(self, hello: Hello) -> Hello:
-        """Return our hello to whom we talk to; raise `Refused`, in words, to whom we don't."""
-        if self._connections > CONNECTIONS_MAX:
-            raise Refused(f"this peer has {CONNECTIONS_MAX} connections already; try another")
-        protocol, role = hello.get("protocol"), hello.get("role")
-        if protocol != PROTOCOL:
-            raise Refused(
-                f"you speak protocol {protocol!r}, this peer speaks {PROTOCOL} "
-                f"(Meteor {VERSION}): use the same Meteor version on both sides"
-            )
-        if role not in ("peer", "client"):
-            raise Refused(f"you say you are a {role!r}; only peers and clients are served")
-        client = hello.get("client")
-        if role == "client" and not (isinstance(client, str) and 0 < len(client) <= TEXT_FIELD_MAX):
-            raise Refused("a client must say who it is")
-        if role == "peer" and hello.get("fingerprint") != self.space.fingerprint():
-            raise Refused(
-                f"your space is {hello.get('space')!r} ({hello.get('fingerprint')}), this ring's "
-                f"is {self.space.name!r} ({self.space.fingerprint()}): start the peer with the "
-                "ring's space file"
-            )
-        return self._hello()
-
-    async def _connected(self, stream: trio.abc.Stream) -> None:
-        self._connections += 1
-        try:
-            channel = await accepted(stream, self._admit)
-            if channel is None:
-                return
-            if channel.hello.get("role") == "client":
-                await self._serve_client(channel)
-            else:
-                await channel.run(self._answer_peer)
-        finally:
-            self._connections -= 1
-
-    async def _serve_client(self, channel: Channel) -> None:
-        client: str = channel.hello["client"]
-        async with trio.open_nursery() as nursery:
-            if self._serving:
-                nursery.start_soon(self._sessions.serve, client, Session(channel))
-            await channel.run(lambda method, body: self._answer_client(client, method, body))
-            nursery.cancel_scope.cancel()
-
-    async def _answer_client(self, client: str, method: str, body: Value) -> Value:
+    async def answer_client(self, client: str, method: str, body: Value) -> Value:
+        """Answer one request of a client."""
         self._must_serve()
         match method:
             case "status":
@@ -362,10 +398,13 @@ class Node:
             case "leave":
                 await self.leave()
                 return True
+            case "move":
+                return await self.move.announce(body)
             case _:
-                return await self._service.answer(client, method, body)
+                return await self.service.answer(client, method, body)
 
-    async def _answer_peer(self, method: str, body: Value) -> Value:
+    async def answer_peer(self, method: str, body: Value) -> Value:
+        """Answer one request of another peer."""
         self._must_serve()
         match method, body:
             case "errands", [
@@ -375,72 +414,35 @@ class Node:
                 list() as wires,
             ]:
                 errands = [Errand.from_wire(wire) for wire in wires]
-                answers = await self._router.route(errands, seconds, min(hops, HOPS_MAX), sender)
+                answers = await self.router.route(errands, seconds, min(hops, HOPS_MAX), sender)
                 return [answer.to_wire() for answer in answers]
             case "batch", _:
                 return await self._posts.answer(body)
             case "deliver", _:
-                return self._sessions.answer(body)
+                return self.sessions.answer(body)
             case (("replicate" | "digests" | "names" | "fetch" | "mend"), _):
-                return await self._replicas.answer(method, body)
+                return await self.replicas.answer(method, body)
             case "vote", _:
-                return await self._voting.answer(body)
+                return await self.voting.answer(body)
             case (("handover" | "claim"), _):
                 return await self._handover.answer(method, body)
             case "load", float() as share if 0 <= share <= 1:
-                return self._load(share)
+                return load_of(self, share)
             case "leaps", _:
                 return self._leaps.answer()
             case _:
                 return self.overlay.answer(method, body)
 
     def _must_serve(self) -> None:
-        if not self._serving:
+        if not self.serving:
             raise InputError("this peer is not in the ring yet; try again in a moment")
-
-    def _load(self, share: float) -> Value:
-        """Say what a joining peer needs to know to choose its place, at a share of the data."""
-        overlay, now_ms = self.overlay, self._clock()
-        data = self.store.counts(now_ms, overlay.spans)[Kind.DATA]
-        middle = self.store.quantile(now_ms, overlay.spans, share)
-        return [self.me.id, overlay.low, data, size(overlay.spans) / RING_SIZE, middle]
 
     def bounds(self) -> Bounds:
         """Say how much there is of all that must not grow, each with its bound."""
-        found = {"connections": (self._connections, CONNECTIONS_MAX + 1)}  # one is being refused
-        found |= self._writer.bounds() | self._sessions.bounds() | self._links.bounds()
-        found |= self._replicas.bounds() | self._router.bounds() | self._service.bounds()
-        return found | self.overlay.lost.bounds()
+        found = self.front.bounds() | self._writer.bounds() | self.sessions.bounds()
+        found |= self._links.bounds() | self.replicas.bounds() | self.router.bounds()
+        return found | self.service.bounds() | self.overlay.lost.bounds()
 
     def report(self) -> dict[str, Any]:
         """Say how this peer is."""
-        overlay, now_ms = self.overlay, self._clock()
-        counts = self.store.counts(now_ms, overlay.spans)
-        stored = sum(self.store.counts(now_ms).values())
-        predecessor, successor = overlay.predecessor, overlay.successor
-        return {
-            "id": self.me.id,
-            "address": self.me.address,
-            "version": VERSION,
-            "pid": os.getpid() if self._pace is None else 0,
-            "space": self.space.name,
-            "up_seconds": round((self._clock() - self._started_ms) / 1000, 1),
-            "low": overlay.low,
-            "share": size(overlay.spans) / RING_SIZE,
-            "data": counts[Kind.DATA],
-            "interests": counts[Kind.INTEREST],
-            "advertisements": counts[Kind.ADVERTISEMENT],
-            "copies_for_others": stored - sum(counts.values()),
-            "copies_at": self._replicas.report(),
-            "voters_change": self._voting.renewing,
-            "in_doubt": {
-                peer.address: size(spans) / RING_SIZE
-                for peer, spans in overlay.doubts(overlay.spans).items()
-            },
-            "clients": len(self._sessions),
-            "notifications_lost": self._sessions.lost,
-            "predecessor": predecessor.address if predecessor else None,
-            "successor": successor.address if successor else None,
-            "successors": [peer.address for peer in overlay.successors],
-            "known_peers": len(overlay.known()),
-        }
+        return report_of(self)

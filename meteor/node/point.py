@@ -14,17 +14,18 @@ from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
 from arms.message import Action, Message, Voters, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Notification, Place, Rendezvous, Watchers, counting
+from arms.rendezvous import Effect, Notification, Place, Rendezvous, Watchers, counting
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
-from meteor.node.errands import Answer, Errand, Forget, Survey, Take
+from meteor.node.errands import Answer, Check, Errand, Forget, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Voting
 from meteor.node.writer import Writer
 from meteor.notifications import Told, told_of
 from meteor.ring.arcs import TOP, contains, intersect, subtract
+from meteor.transport.frames import Value
 
 
 @dataclass(slots=True)
@@ -77,9 +78,15 @@ class RendezvousPoint:
         self._rendezvous, self._writer, self._replicas = rendezvous, writer, replicas
         self._voting, self._clock = voting, clock
         self._notify, self._tell, self._report, self._forget = notify, tell, report, forget
+        self.frozen = False
+        """Nothing is changed, found or told any more: the ring moves on to its next space."""
+        self.obey: Callable[[Value], None] = lambda order: None
+        """Takes the order that came with a survey; never waits."""
 
     async def carry_out(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         """Carry errands out for their spans, with one commit for all that they write."""
+        if self.frozen:
+            return [self._look(errand) for errand in errands]
         posts = [i for i, errand in enumerate(errands) if _is_post(errand)]
         answers: list[Answer] = [Answer()] * len(errands)
         handled = await self._post([errands[i] for i in posts], who)
@@ -96,13 +103,25 @@ class RendezvousPoint:
             match errand.task:
                 case Message(action=Action.RETRIEVE):
                     answers[i] = await self._retrieve(errand, errand.task)
-                case Survey():
-                    answers[i] = Answer(covered=errand.spans, reports=[self._report()])
-                case Forget(address):
-                    answers[i] = Answer(covered=errand.spans, matches=int(self._forget(address)))
+                case Survey() | Check() | Forget():
+                    answers[i] = self._look(errand)
                 case _:
                     pass  # a post or a take, done above
         return answers
+
+    def _look(self, errand: Errand) -> Answer:
+        """Answer what changes nothing; to anything else it is as if nobody were here."""
+        match errand.task:
+            case Survey(order):
+                self.obey(order)
+                return Answer(covered=errand.spans, reports=[self._report()])
+            case Check(id_):
+                there = self._rendezvous.store.find(self._clock(), id_) is not None
+                return Answer(covered=errand.spans, matches=int(there))
+            case Forget(address):
+                return Answer(covered=errand.spans, matches=int(self._forget(address)))
+            case _:
+                return Answer()
 
     async def store(self, batch: Batch, who: str) -> Placed:
         """Store a batch of data that all lie in this peer's arc, and tell who watches for them.
@@ -169,6 +188,8 @@ class RendezvousPoint:
                 for i, plan in plans.items():
                     results = [next(written) for _ in plan.writes]
                     effect = self._rendezvous.react(self._clock(), plan, results)
+                    if errands[i].quiet:
+                        effect = Effect(copies=effect.copies)
                     self._notify(effect.notifications)
                     answers[i] = Answer(
                         covered=errands[i].spans,

@@ -180,7 +180,7 @@ class Posts:
         await self._gate.enter()
         try:
             spans = self._overlay.spans
-            if self._overlay.doubts(spans):
+            if self._point.frozen or self._overlay.doubts(spans):
                 return Placed(), list(rows)
             if spans == WHOLE:
                 mine, left = rows, []

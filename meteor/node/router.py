@@ -88,7 +88,8 @@ class Router:
                 and answers[i].bytes_found < PAGE_BYTES
                 and (rest := missing(regions[i], spans, answers[i].covered))
             }
-            if not left or trio.current_time() + pause >= deadline:
+            # Who is frozen does not wait for others to thaw: what is missing is asked elsewhere.
+            if not left or self._point.frozen or trio.current_time() + pause >= deadline:
                 return answers
             await trio.sleep(pause)
             pause = min(pause * 2, 0.5)

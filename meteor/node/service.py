@@ -14,12 +14,13 @@ from typing import Any
 
 import trio
 
+from arms.aggregate import Aggregate
 from arms.errors import ArmsError
 from arms.inbox import INBOX
 from arms.limits import NOTES_PER_POST_MAX
 from arms.message import Action, Message, check_ttl, region_of, weight
 from arms.rendezvous import Found
-from meteor.errors import InputError, RemoteError
+from meteor.errors import Busy, InputError, RemoteError
 from meteor.limits import (
     CONSUME_CANDIDATES,
     CONSUME_ROUNDS_MAX,
@@ -44,7 +45,7 @@ from meteor.node.notices import Notices
 from meteor.node.point import TOO_MANY_NOTES
 from meteor.node.posts import Posted, Posts
 from meteor.node.router import Router
-from meteor.ring.arcs import WHOLE, missing, size
+from meteor.ring.arcs import WHOLE, missing, size, subtract
 from meteor.transport.frames import Value
 from squid import Space
 from squid.errors import SquidError
@@ -70,6 +71,8 @@ class Service:
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
         self._notices = Notices(space, router, clock)
+        self.frozen: Callable[[], bool] = lambda: False
+        """Says whether the ring is moving on to its next space at this moment."""
 
     def bounds(self) -> Bounds:
         """Say what is in hand for clients, and remembered."""
@@ -83,7 +86,13 @@ class Service:
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""
         with self.admission.in_hand(0 if method in ("post", "store") else 1, 0):
-            return await self._answer(client, method, body)
+            if self.frozen() and method in WHOLE_WHEN:
+                raise Busy(MOVING)
+            answer = await self._answer(client, method, body)
+            if self.frozen() and method in WHOLE_WHEN and not WHOLE_WHEN[method](answer):
+                # Asked again it is answered in the next space, and the same ids double nothing.
+                raise Busy(MOVING)
+            return answer
 
     async def _answer(self, client: str, method: str, body: Value) -> Value:
         match method, body:
@@ -216,7 +225,10 @@ class Service:
         match cursor:
             case None:
                 errand = errand_for(self._space, message)
-            case [list() as spans, list() as resume]:
+            case [_, _, int() as version] if version != self._space.version:
+                # The ring has moved on, and the places of another space say nothing here.
+                return [[], Aggregate().to_wire(), 0, 0, cursor, False, []]
+            case [list() as spans, list() as resume, _]:
                 errand = replace(
                     errand_for(self._space, message, read_spans(spans)), resume=read_resume(resume)
                 )
@@ -233,7 +245,7 @@ class Service:
             answer.aggregate.to_wire(),
             answer.matches,
             len({known.peer.id for known in answer.speakers}),
-            [left, going_on] if left else None,
+            [left, going_on, self._space.version] if left else None,
             bool(answer.resume or answer.found),  # whether asking for more is worth it
             answer.lost,
         ]
@@ -339,9 +351,14 @@ class Service:
 
     async def _survey(self, seconds: float) -> Value:
         """Ask every peer of the ring for its report."""
-        (answer,) = await self._router.ask([Errand(Survey(), WHOLE)], seconds)
-        left = missing(Errand(Survey(), WHOLE).members(self._space), WHOLE, answer.covered)
+        answer = await self.survey(seconds)
+        left = subtract(WHOLE, answer.covered)
         return [answer.reports, not left, size(left) / size(WHOLE)]
+
+    async def survey(self, seconds: float, order: Value = None) -> Answer:
+        """Ask every peer of the ring for its report, and give each an order."""
+        (answer,) = await self._router.ask([Errand(Survey(order), WHOLE)], seconds)
+        return answer
 
     async def _forget(self, address: str, seconds: float) -> Value:
         """Have every peer of the ring wait no longer for a lost one; says how many did."""
@@ -349,6 +366,18 @@ class Service:
         (answer,) = await self._router.ask([errand], seconds)
         left = missing(errand.members(self._space), WHOLE, answer.covered)
         return [answer.matches, not left]
+
+
+MOVING = "the ring is moving on to its next space; try again in a moment"
+
+WHOLE_WHEN: dict[str, Callable[[Any], bool]] = {
+    "store": lambda answer: all(said[1] == "input" for _, said in answer[2]),
+    "post": lambda answer: all(said[1] in (True, "input") for said in answer),
+    "page": lambda answer: answer[4] is None,
+    "consume": lambda answer: bool(answer[0]) or answer[1],
+    "trace": lambda answer: True,
+}
+"""What is not served while the ring moves; and which answers, on their way by then, still hold."""
 
 
 class _Taken:

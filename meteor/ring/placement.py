@@ -5,7 +5,7 @@ The rule alone, without a network: live peers and simulated rings place themselv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -31,6 +31,37 @@ class Load:
     """Of the ring."""
     middle: int | None
     """The identifier below which the share of its data lies that was asked for, if it has any."""
+
+
+def even_places(samples: Mapping[str, tuple[float, Sequence[int]]]) -> dict[str, int]:
+    """Return a place for each peer of a new ring, by name, so that all have about as much to do.
+
+    Each name comes with how many data there are, and the identifiers of some of them: all together
+    are a sample of what the ring will hold. Without any, the places are as far apart as can be.
+    """
+    names, weighted = sorted(samples), []
+    for count, identifiers in samples.values():
+        weighted += [(at, count / len(identifiers)) for at in identifiers]
+    weighted.sort()
+    total = sum(weight for _, weight in weighted)
+    places: dict[str, int] = {}
+    used: set[int] = set()
+    passed, at = 0.0, -1
+    for number, name in enumerate(names):
+        if len(weighted) < len(names):
+            place = number * RING_SIZE // len(names)
+        else:
+            while passed < total * (number + 0.5) / len(names) and at + 1 < len(weighted):
+                at += 1
+                passed += weighted[at][1]
+            place = weighted[max(at, 0)][0]
+        if place in used:  # many data share one identifier: nobody can split them
+            place = (number * RING_SIZE + RING_SIZE // 2) // len(names)
+        while place in used:
+            place = (place + 1) % RING_SIZE
+        used.add(place)
+        places[name] = place
+    return places
 
 
 def split_share(random: Random) -> float:

@@ -56,7 +56,7 @@ async def test_all_clients_get_an_answer_and_what_is_in_hand_stays_bounded(
 ) -> None:
     async with ring_of(1, tmp_path, MemoryNetwork(1)) as ring:
         (node,) = ring.nodes.values()
-        admission = node._service.admission
+        admission = node.service.admission
         admission.posts_max = 20
         most = 0
         stored: set[str] = set()
@@ -94,7 +94,7 @@ async def test_post_many_says_that_a_refused_post_is_not_stored(
 ) -> None:
     async with ring_of(1, tmp_path, MemoryNetwork(1)) as ring:
         (node,) = ring.nodes.values()
-        node._service.admission.posts_max = 10
+        node.service.admission.posts_max = 10
         async with connect(ring.address, network=ring.network(), seconds=1) as mine:
             receipts = await mine.post_many([Post(f"type=t, degree={i}") for i in range(11)])
         assert all(r.error and "busy" in r.error for r in receipts)
@@ -190,9 +190,9 @@ async def test_followers_that_do_not_answer_cost_refusals_in_words_and_no_memory
                     assert all(length <= most for length, most in node.bounds().values())
                 return receipts
 
-            silent.add(followers[0]._replicas)
+            silent.add(followers[0].replicas)
             assert all(r.complete and r.copies >= 2 for r in await post())
-            silent.add(followers[1]._replicas)
+            silent.add(followers[1].replicas)
             receipts = await post()
             refused = [r.error for r in receipts if r.error]
             assert refused

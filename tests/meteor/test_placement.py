@@ -13,7 +13,7 @@ from arms.message import Action, region_of_profile
 from arms.profile import Profile
 from meteor.bench import balance
 from meteor.ring.arcs import RING_SIZE, arc, contains
-from meteor.ring.placement import Load, busiest, place_in
+from meteor.ring.placement import Load, busiest, even_places, place_in
 from squid import Space, learn_space
 
 SPACE = Space.from_toml(balance.SPACE)
@@ -74,3 +74,14 @@ def test_joins_keep_the_load_even(correlated):
     assert balance.over_equal_arcs(identifiers.tolist()) < balance.over_equal_arcs(
         balance.identifiers_of(SPACE, rows).tolist()
     )
+
+
+def test_the_places_of_a_new_ring_share_the_data_evenly():
+    random = Random(3)
+    data = [int(random.betavariate(2, 9) * RING_SIZE) for _ in range(5_000)]
+    samples = {f"p{i}": (500 * (i + 1), random.sample(data, 60)) for i in range(10)}
+    peers = sorted(even_places(samples).values())
+    counts = balance.loads(np.array(sorted(data), dtype=np.int64), peers)
+    assert balance.max_over_mean(counts) < 1.6
+    assert sorted(even_places({"a": (0, []), "b": (0, [])}).values()) == [0, RING_SIZE // 2]
+    assert len({*even_places({"a": (9, [7, 7]), "b": (9, [7])}).values()}) == 2
