@@ -83,16 +83,19 @@ class Candidates:
         hot = self._hot.get(seq)
         if hot is None or hot.expires_ms <= now_ms:
             stored = self._at(now_ms, seq)
-            if stored is None:
-                return None
-            self.forget({seq})
-            self._hot_characters += _characters(stored)
-            if self._hot_characters > HOT_CHARACTERS_MAX:
-                self._hot.clear()
-                self._hot_characters = _characters(stored)
-            message = stored.message
-            hot = _Hot(message.header.expires_ms, message.profile.compile(), stored)
-            self._hot[seq] = hot
+            hot = None if stored is None else self.keep(seq, stored)
+        return hot
+
+    def keep(self, seq: int, stored: Stored) -> _Hot:
+        """Keep a message, by the seq that the index knows it by, to be quick when it is matched."""
+        self.forget({seq})
+        self._hot_characters += _characters(stored)
+        if self._hot_characters > HOT_CHARACTERS_MAX:
+            self._hot.clear()
+            self._hot_characters = _characters(stored)
+        message = stored.message
+        hot = _Hot(message.header.expires_ms, message.profile.compile(), stored)
+        self._hot[seq] = hot
         return hot
 
     # Cursors are read row by row, so a large store is never in memory; whoever walks them does so

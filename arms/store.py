@@ -76,6 +76,8 @@ class Store:
         self.digests = Digests(space, self._read)
         self.candidates = Candidates(space, self._index, self._read)
         self._newest = self._written = self._numbers()
+        self._gathered: list[Stored] = []  # interests that are being written
+        self._interests: list[Stored] = []  # those that are on disk, ready to be matched
 
     def close(self) -> None:
         """Close the file."""
@@ -101,6 +103,7 @@ class Store:
                 results = [[self._write(now_ms, write) for write in group] for group in groups]
                 written = self._numbers()
             self._written = written
+            self._interests += self._gathered
             self._index.commit()
             return results
         except sqlite3.Error as error:
@@ -113,12 +116,15 @@ class Store:
                 "nothing of this was stored"
             ) from error
         finally:
+            self._gathered = []
             self._index.roll_back()  # what was committed is no longer among it
 
     def committed(self) -> None:
         """Let readers find what was written; to be called where they are, after each `write`."""
         self.candidates.forget(self._index.publish())
-        self._newest = self._written
+        for stored in self._interests:
+            self.candidates.keep(stored.seq, stored)
+        self._interests, self._newest = [], self._written
 
     def tidy(self) -> bool:
         """Do one step of keeping the index in order, some 10 ms; says whether more may be due."""
@@ -168,9 +174,8 @@ class Store:
         batch = write.batch
         known = self._known(batch)
         if min(batch.expires_ms) <= now_ms:
-            known |= {
-                id_ for id_, end in zip(batch.ids, batch.expires_ms, strict=True) if end <= now_ms
-            }
+            ends = zip(batch.ids, batch.expires_ms, strict=True)
+            known |= {id_ for id_, end in ends if end <= now_ms}
         fresh = batch
         if known:
             fresh = batch.part([row for row, id_ in enumerate(batch.ids) if id_ not in known])
@@ -252,6 +257,8 @@ class Store:
         seq = self._writer.execute(INSERT, row).lastrowid
         assert seq is not None
         self._index.add(kind, seq, message.profile, region)
+        if kind is Kind.INTEREST:
+            self._gathered.append(Stored(seq, kind, region.lowest, region.is_point, message))
         return seq
 
     def _row(self, id_: str) -> tuple[Any, ...] | None:

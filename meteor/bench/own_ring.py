@@ -15,9 +15,14 @@ import trio
 
 from meteor.bench.flow import MATCHED, PLACES, TASKS, TYPES, Flow, Watched, pause, payload
 from meteor.client import Post, Ring, connect
+from meteor.config import load_space
+from squid import Keyword, Pattern, Space, learn_space, number
 
 POSTS_PER_CALL = 4_096
 """Posts that the publisher hands to `post_many` at once."""
+
+READINGS_LEARNT = 5_000
+"""Readings that the space is learnt from; they are others than those that are sent."""
 
 START_SECONDS = 30.0
 
@@ -38,6 +43,7 @@ class OwnRing:
         """Run the peers, each with an equal arc; gives the address of the first."""
         context = get_context("spawn")
         processes = []
+        space = learnt_space()
         first = ""
         try:
             with tempfile.TemporaryDirectory(dir=folder) as state:
@@ -50,7 +56,9 @@ class OwnRing:
                         "id": i * (2**63 // self.peers),
                         "sync": self.sync,
                     }
-                    process = context.Process(target=_peer, args=(settings, far), daemon=True)
+                    process = context.Process(
+                        target=_peer, args=(settings, space.to_toml(), far), daemon=True
+                    )
                     process.start()
                     processes.append(process)
                     if not near.poll(START_SECONDS):
@@ -75,13 +83,27 @@ class OwnRing:
         trio.run(_post, address, flow, begin)
 
 
-def _peer(settings: dict[str, Any], pipe: Any) -> None:
-    from meteor.config import Config, load_space
+def learnt_space() -> Space:
+    """Return the default space with codecs learnt from readings, as `meteor space learn` does.
+
+    A ring that knows its content has such a space. The plain keyword codec tells words of three
+    dimensions apart by their first three letters only, and all these rooms begin alike.
+    """
+    values: list[dict[str, list[Pattern]]] = [
+        {"type": [Keyword(name)], "location": [Keyword(f"room{place}")], "degree": [number(degree)]}
+        for name, place, degree in Flow(READINGS_LEARNT, seed=0).readings()
+    ]
+    return learn_space(load_space(""), values)
+
+
+def _peer(settings: dict[str, Any], space: str, pipe: Any) -> None:
+    from meteor.config import Config
     from meteor.node.node import Node
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            pipe.send(await nursery.start(Node(Config(**settings), load_space("")).run))
+            node = Node(Config(**settings), Space.from_toml(space))
+            pipe.send(await nursery.start(node.run))
 
     trio.run(main)
 
