@@ -27,7 +27,7 @@ PLAIN_CHARACTERS_MAX = 1_024
 """Longer profiles are seldom plain."""
 
 CELLS_KEPT = 65_536
-"""Cells kept by value: finding one takes some microseconds, and values come again and again."""
+"""Cells kept by value: finding them takes some microseconds, and values come again and again."""
 
 assert PLAIN_CHARACTERS_MAX < PROFILE_CHARACTERS_MAX
 
@@ -64,7 +64,7 @@ class Sites:
         # Two generations: what was asked for lately, and what was before that.
         self._kept: dict[str, Site | None] = {}
         self._kept_before: dict[str, Site | None] = {}
-        self._cells: dict[tuple[int, str], int] = {}
+        self._cells: dict[tuple[int, str], tuple[int, int]] = {}
         self._names = [dimension.name for dimension in space.dimensions]
 
     def of(self, text: str) -> Site | None:
@@ -119,10 +119,11 @@ class Sites:
                 level[attribute] = number
             else:
                 return None
+        salt = text.encode()
         try:
             cells = tuple(
                 [
-                    self._cell(axis, level.get(name), texts.get(name, ""), text)
+                    self._cell(axis, level.get(name), texts.get(name, ""), salt)
                     for axis, name in enumerate(self._names)
                 ]
             )
@@ -131,21 +132,18 @@ class Sites:
         placed = Placed((dict(level),), frozenset())
         return Site(text, self._space.identifier(cells), cells, (placed,))
 
-    def _cell(self, axis: int, value: str | int | float | None, written: str, text: str) -> int:
-        """Return the cell of a value, and keep it if it is the same for all data with the value."""
-        known = self._cells.get((axis, written))
-        if known is not None:
-            return known
-        pattern: Pattern = Absent()
-        if isinstance(value, str):
-            pattern = Keyword(value)
-        elif value is not None:
-            pattern = Interval(value, value)
+    def _cell(self, axis: int, value: str | int | float | None, written: str, salt: bytes) -> int:
+        """Return the cell of a value; those that it owns are kept."""
         dimension = self._space.dimensions[axis]
-        cell = self._space.cell(dimension, pattern, text.encode())
-        low, high = dimension.codec.interval(pattern) or (0, 1)
-        if low == high:
+        owned = self._cells.get((axis, written))
+        if owned is None:
+            pattern: Pattern = Absent()
+            if isinstance(value, str):
+                pattern = Keyword(value)
+            elif value is not None:
+                pattern = Interval(value, value)
+            owned = dimension.codec.owned(pattern)
             if len(self._cells) >= CELLS_KEPT:
                 self._cells.clear()
-            self._cells[axis, written] = cell
-        return cell
+            self._cells[axis, written] = owned
+        return owned[0] if owned[0] == owned[1] else self._space.cell(dimension, owned, salt)

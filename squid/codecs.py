@@ -34,6 +34,9 @@ class Codec(Protocol):
     def interval(self, pattern: Pattern) -> Cells | None:
         """Return the cells where values of the pattern may lie; None when it has no value."""
 
+    def owned(self, pattern: Pattern) -> Cells:
+        """Return the cells that one concrete value owns."""
+
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
         """Return the cell of one concrete value; a salt may choose among cells that it owns."""
 
@@ -84,15 +87,19 @@ class TextAxis(ABC):
 
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
         """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        return one_of(self.owned(pattern), salt)
+
+    def owned(self, pattern: Pattern) -> Cells:
+        """Return the cells that one concrete value owns."""
         match pattern:
             case Absent():
-                return ABSENT_CELL
+                return ABSENT_CELL, ABSENT_CELL
             case Bare():
-                return BARE_CELL
+                return BARE_CELL, BARE_CELL
             case Keyword(text):
-                return _one_of(self._text_cells(text), salt)
+                return self._text_cells(text)
             case Interval(low=float() | int() as low) if pattern.is_number:
-                return _one_of(self._text_cells(written(low)), salt)
+                return self._text_cells(written(low))
         raise CodecError(f"{pattern} is not one value")
 
 
@@ -166,18 +173,22 @@ class NumberAxis(ABC):
 
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
         """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        return one_of(self.owned(pattern), salt)
+
+    def owned(self, pattern: Pattern) -> Cells:
+        """Return the cells that one concrete value owns."""
         match pattern:
             case Absent():
-                return ABSENT_CELL
+                return ABSENT_CELL, ABSENT_CELL
             case Bare():
-                return BARE_CELL
+                return BARE_CELL, BARE_CELL
             case Keyword(text):
                 raise CodecError(f"is a number here, and the text {text!r} is not")
             case Interval() if pattern.of_text:
                 end = pattern.low if pattern.low is not None else pattern.high
                 raise CodecError(f"is a number here, and the text {end!r} is not")
             case Interval(low=float() | int() as low) if pattern.is_number:
-                return _one_of(self._number_cells(low), salt)
+                return self._number_cells(low)
         raise CodecError(f"{pattern} is not one value")
 
 
@@ -277,7 +288,7 @@ def text_number(text: str, symbols: int, filler: int = 0) -> int:
     return number
 
 
-def _one_of(cells: Cells, salt: bytes) -> int:
+def one_of(cells: Cells, salt: bytes) -> int:
     """Return one of the cells, always the same for the same salt, and any for any salt."""
     low, high = cells
     if low == high:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from squid import quantile
-from squid.codecs import Cells, Codec, KeywordCodec, NumberCodec
+from squid.codecs import Cells, Codec, KeywordCodec, NumberCodec, one_of
 from squid.curve import CURVE_NAME, Curve
 from squid.errors import CodecError, SpaceError
 from squid.limits import DIMENSIONS_MAX, RING_BITS, SINGLE_DIMENSION_BITS
@@ -108,10 +108,10 @@ class Space:
         """Return the cells of the same; None when a value is an empty range."""
         return self._box(values, Absent(), salt)
 
-    def cell(self, dimension: Dimension, pattern: Pattern, salt: bytes) -> int:
-        """Return the cell of one concrete value; the salt chooses among those that it owns."""
+    def cell(self, dimension: Dimension, cells: Cells, salt: bytes) -> int:
+        """Return one of the cells that a value owns on an axis: the salt chooses."""
         # With the name, so that the positions on the axes have nothing to do with each other.
-        return dimension.codec.cell(pattern, dimension.name.encode() + b"=" + salt)
+        return one_of(cells, dimension.name.encode() + b"=" + salt)
 
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""
@@ -176,7 +176,7 @@ class Space:
         self, dimension: Dimension, patterns: Sequence[Pattern], salt: bytes | None
     ) -> Cells | None:
         if salt is not None and len(patterns) == 1 and _is_concrete(patterns[0]):
-            cell = self.cell(dimension, patterns[0], salt)
+            cell = self.cell(dimension, dimension.codec.owned(patterns[0]), salt)
             return cell, cell
         low, high = 0, (1 << self.bits) - 1
         for pattern in patterns:
