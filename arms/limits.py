@@ -49,9 +49,9 @@ POINT_BLOCKS_MAX = 1_024
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 
-# Places of data kept by the text of their profile: finding one takes some 50 microseconds, and this
-# many take some 20 MB. Sensors with a few thousand different readings stay within it.
-SITES_KEPT = 16_384
+# Places of data kept by the text of their profile: finding one takes some 10 microseconds, and this
+# many take some 25 MB. Sensors with ten thousand different readings stay within it.
+SITES_KEPT = 32_768
 
 # Stored data that a new interest counts at one peer; a receipt says "at least" from there on.
 MATCHES_COUNTED_MAX = 1_000

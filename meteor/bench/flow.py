@@ -22,7 +22,8 @@ TYPES = ("temperature", "humidity", "pressure", "smoke", "light", "noise", "moti
 PLACES = 125
 """Types times places are the topics of systems that have topics."""
 
-TOPICS = len(TYPES) * PLACES
+VARIATION = 10
+"""Different readings of one sensor."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,15 @@ class Flow:
     seed: int = 7
 
     def readings(self) -> Iterator[tuple[str, int, int]]:
-        """Give the readings that are sent: a type, a place, and degrees."""
+        """Give the readings that are sent: a type, a place, and degrees.
+
+        Any of the 1,000 sensors is as likely; each has its own level, around which it varies.
+        """
         random = Random(f"flow {self.seed}")
         for _ in range(self.messages):
-            yield random.choice(TYPES), random.randrange(PLACES), random.randrange(150)
+            kind, place = random.randrange(len(TYPES)), random.randrange(PLACES)
+            level = (31 * kind + 7 * place) % 140
+            yield TYPES[kind], place, level + random.randrange(VARIATION)
 
     @property
     def deliveries(self) -> int:
