@@ -72,10 +72,8 @@ class Sites:
 
         None: a range on a dimension lies in more than one place; such data go by themselves.
         """
-        try:
+        if text in self._kept:
             return self._kept[text]
-        except KeyError:
-            pass
         if text in self._kept_before:
             site = self._kept_before[text]
         else:

@@ -14,7 +14,7 @@ end; a program that ends without that is not kept from ending.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial, wraps
@@ -29,7 +29,9 @@ from meteor import client
 from meteor.client.results import Item, Receipt
 from meteor.client.retrieval import Retrieval as AsyncRetrieval
 from meteor.client.ring import DEADLINE_SECONDS
+from meteor.client.watch import Match
 from meteor.client.watch import Watch as AsyncWatch
+from meteor.client.watch import WatchMany as AsyncWatchMany
 from meteor.errors import ConnectionLost
 from meteor.limits import GOODBYE_SECONDS, KEEP_SECONDS
 
@@ -127,6 +129,17 @@ class Ring:
             yield Watch(self._thread, watch, timeout)
 
     @contextmanager
+    def watch_many(
+        self, profiles: Iterable[str], *, timeout: float | None = None
+    ) -> Iterator[WatchMany]:
+        """Be notified of data by many profiles; each match has the item and which of them it met.
+
+        `timeout` as for `watch`.
+        """
+        with self._thread.keeping(self._ring.watch_many(profiles)) as watch:
+            yield WatchMany(self._thread, watch, timeout)
+
+    @contextmanager
     def notify_interest(self, profile: str, *, timeout: float | None = None) -> Iterator[Watch]:
         """Be notified of interests in data that one could post; `timeout` as for `watch`."""
         with self._thread.keeping(self._ring.notify_interest(profile)) as watch:
@@ -196,9 +209,7 @@ class Watch:
         return item
 
     async def _next(self) -> Item | None:
-        with trio.move_on_after(self._seconds):
-            return await anext(self._watch, None)
-        return None
+        return await _next_within(self._seconds, self._watch)
 
     @property
     def id(self) -> str:
@@ -214,6 +225,35 @@ class Watch:
     def receipt(self) -> Receipt | None:
         """What the ring said when the watch was posted."""
         return self._watch.receipt
+
+
+class WatchMany:
+    """An iterator of matches, for one thread at a time; it stops as `Watch` does."""
+
+    def __init__(self, thread: _ClientThread, watch: AsyncWatchMany, timeout: float | None) -> None:
+        self._thread, self._watch = thread, watch
+        self._seconds = inf if timeout is None else timeout
+
+    def __iter__(self) -> WatchMany:
+        return self
+
+    def __next__(self) -> Match:
+        match = self._thread.call(partial(_next_within, self._seconds, self._watch))
+        if match is None:
+            raise StopIteration
+        return match
+
+    @property
+    def lost(self) -> int:
+        """The matches that did not get here."""
+        return self._watch.lost
+
+
+async def _next_within(seconds: float, entries: AsyncIterator[T]) -> T | None:
+    """Return the next entry; None at the end, or when nothing comes in so many seconds."""
+    with trio.move_on_after(seconds):
+        return await anext(entries, None)
+    return None
 
 
 class _ClientThread:
