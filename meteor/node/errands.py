@@ -59,6 +59,8 @@ class Errand:
     bytes_max: int = PAGE_BYTES
     traced: bool = False
     """Only the way is of interest: each peer says that it was reached, and does nothing else."""
+    repeated: bool = False
+    """It was asked before, without an answer, so it may have been carried out elsewhere."""
 
     def members(self, space: Space) -> Members:
         """Return the identifiers that the errand is about."""
@@ -80,7 +82,7 @@ class Errand:
             case Forget(address):
                 task = ["forget", [address]]
         resume = [[at, id_] for at, id_ in self.resume.items()]
-        return [*task, self.spans, resume, self.bytes_max, self.traced]
+        return [*task, self.spans, resume, self.bytes_max, self.traced, self.repeated]
 
     @classmethod
     def from_wire(cls, wire: object) -> Errand:
@@ -93,9 +95,15 @@ class Errand:
                 list() as resume,
                 int() as bytes_max,
                 bool() as traced,
+                bool() as repeated,
             ]:
                 return cls(
-                    _task(kind, body), read_spans(spans), read_resume(resume), bytes_max, traced
+                    _task(kind, body),
+                    read_spans(spans),
+                    read_resume(resume),
+                    bytes_max,
+                    traced,
+                    repeated,
                 )
             case _:
                 raise InputError("what came is not an errand")

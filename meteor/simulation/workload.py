@@ -23,9 +23,6 @@ PAUSE_SECONDS = 1.0
 
 LONG_TTL_SECONDS = 100_000.0
 
-REPEATED_SECONDS = 1.0
-"""A post that took longer than this was perhaps repeated on its way."""
-
 EXPIRY_SLACK_SECONDS = 1.0
 """By how much the clocks of two peers may differ about the end of a TTL, and then some."""
 
@@ -47,13 +44,6 @@ class Item:
     gone: float = math.inf
     """When the ring said that it is deleted or taken, without a doubt."""
     takers: list[str] = field(default_factory=list)
-
-    @property
-    def repeated(self) -> bool:
-        """It may have been posted again, where nobody knew of it: one id, and voters for each."""
-        return self.acked == math.inf or (
-            self.doubted and self.acked - self.posted > REPEATED_SECONDS
-        )
 
 
 @dataclass
