@@ -231,6 +231,11 @@ class RendezvousPoint:
             return message
         return message.voted_on_by(Voters(0, self._replicas.holders))
 
+    def _may_be_taken(self, errand: Errand, id_: str) -> bool:
+        """Say whether an item that was asked for before may be gone without a trace here."""
+        trace = self._rendezvous.store.voted(id_).taker
+        return trace is None and self._voting.may_be_elsewhere(errand.spans[0][0])
+
     async def _take(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         """Give items to takers: each is voted on where its lowest identifier lies, else removed."""
         answers = [Answer(covered=errand.spans) for errand in errands]
@@ -245,6 +250,8 @@ class RendezvousPoint:
                 if stored is None or not contains(errand.spans, stored.identifier):
                     write = TakeWrite(task.id, task.taker, task.credential)
                     (answers[i].matches,) = await self._writer.commit([write])
+                    if errand.repeated and self._may_be_taken(errand, task.id):
+                        answers[i].faults.append(f"{who}: {MAY_BE_TAKEN}")
                 elif stored.message.header.credential in ("", task.credential):
                     motions[i] = (stored.message, task.taker)
             outcomes = await self._voting.take(list(motions.values()))
@@ -259,6 +266,12 @@ class RendezvousPoint:
         except (ArmsError, MeteorError) as error:
             return [Answer(faults=[f"{who}: {error}"]) for _ in errands]
         return answers
+
+
+MAY_BE_TAKEN = (
+    "an item is not here, and may have been given to you before a peer went out of reach: nobody "
+    "can tell until it is back"
+)
 
 
 def _refusal(outcome: Unreached | Doubled) -> str:

@@ -49,6 +49,10 @@ from meteor.transport.frames import Value
 from squid import Space
 from squid.errors import SquidError
 
+TAKE_UNANSWERED = (
+    "nobody who is responsible for an item answered in time: it may have been given to you, or not"
+)
+
 POSTING = ("store", "store again", "post", "post again")
 """Requests that post. A client that lost its connection says `again`: it may have been done."""
 
@@ -338,6 +342,8 @@ class Service:
                 taken.append(found)
                 if not region.is_point:
                     elsewhere.append(errand.within(missing(region, WHOLE, errand.spans)))
+            elif not answer.covered:
+                refused[found.message.id] = TAKE_UNANSWERED
         if elsewhere:
             await self._router.ask(elsewhere, left)
         return taken

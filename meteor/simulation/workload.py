@@ -174,18 +174,24 @@ class Worker:
         try:
             consumed = await ring.consume(interest, limit=self._random.randint(1, 3))
         except (MeteorError, trio.Cancelled):
-            for item in self._log.items.values():  # it may have got any of them
-                if wanted.selects(Profile.parse(item.profile)):
-                    item.doomed = min(item.doomed, began)
+            self._may_be_taken(wanted, began)
             raise
         finally:
             del self._log.takes[self.name]
+        if not consumed.complete:
+            self._may_be_taken(wanted, began)
         for found in consumed.items:
             item = self._log.items[int(found.text)]
             item.doomed = min(item.doomed, began)
             item.takers.append(self.name)
             self._log.count("items taken")
             self._history.note("took", self.name, item.number)
+
+    def _may_be_taken(self, wanted: Profile, began: float) -> None:
+        """Note that a take may have got any item, and nobody was told."""
+        for item in self._log.items.values():
+            if wanted.selects(Profile.parse(item.profile)):
+                item.doomed = min(item.doomed, began)
 
 
 WATCHED = "type=t2"

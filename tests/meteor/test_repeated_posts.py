@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -24,7 +25,7 @@ from meteor.errors import (
     RemoteError,
 )
 from meteor.limits import RETURN_SECONDS
-from meteor.node.errands import Answer, Errand, errand_for
+from meteor.node.errands import Answer, Errand, Take, errand_for
 from meteor.node.posts import Posts
 from meteor.ring.arcs import intersect
 from meteor.ring.questions import Peer
@@ -53,7 +54,7 @@ async def send(client: Ring, method: str, numbers: range, profile: str = "") -> 
         assert copies[row] or outcomes[row][:2] == ["receipt", True], outcomes[row]
 
 
-async def take(client: Ring, interest: str = "degree=*") -> tuple[list[str], str]:
+async def take_all(client: Ring, interest: str = "degree=*") -> tuple[list[str], str]:
     """Take what one can get; returns it, and why one gets no more."""
     taken: list[str] = []
     while True:
@@ -81,16 +82,16 @@ async def test_a_post_that_is_repeated_on_the_other_side_of_a_cut_is_taken_once(
             await trio.sleep(10)  # voters are looked after meanwhile, and must not be made up
             taken: list[str] = []
             for client, numbers in ((here, range(20)), (there, range(20, 40))):
-                got, why = await take(client)
+                got, why = await take_all(client)
                 assert set(map(int, got)) == set(numbers)
                 assert DOUBLED in why
                 taken += got
             await cut.heal()
             for client in (here, there):
-                taken += (await take(client))[0]
+                taken += (await take_all(client))[0]
             await trio.sleep(RETURN_SECONDS + 10)
             for client in (here, there):
-                got, why = await take(client)
+                got, why = await take_all(client)
                 assert why == ""
                 taken += got
             assert sorted(taken, key=int) == [str(i) for i in range(40)]
@@ -106,12 +107,12 @@ async def test_what_was_posted_in_doubt_for_the_second_time_is_taken_when_the_cu
             cut.fall_apart()
             await cut.go_on()
             await send(here, "store again", range(20))
-            got, why = await take(here)
+            got, why = await take_all(here)
             assert (got, DOUBLED in why) == ([], True)
             await cut.heal()
             await trio.sleep(RETURN_SECONDS + 10)
             assert all(voters_known(ring))
-            got, why = await take(here)
+            got, why = await take_all(here)
             assert (len(got), why) == (20, "")
 
 
@@ -127,14 +128,57 @@ async def test_a_repeated_post_can_be_taken_when_the_lost_peer_is_forgotten(
             await ring.stop("p3")
             await ring.settle()
             await send(client, "store again", range(10, 30))
-            got, why = await take(client)
+            got, why = await take_all(client)
             assert set(map(int, got)) >= set(range(10))
             assert DOUBLED in why
             assert not ring.nodes["p0"].report()["voters_change"]  # there is nothing to be done
             await client.forget(gone)
             await copied(ring)
-            more, why = await take(client)
+            more, why = await take_all(client)
             assert (sorted(map(int, got + more)), why) == (list(range(30)), "")
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_take_that_is_asked_for_again_may_have_happened_where_nobody_can_tell(
+    tmp_path: Path, memory: MemoryNetwork, autojump_clock: MockClock, repeated: bool
+) -> None:
+    async with ring_of(4, tmp_path, memory) as ring:
+        await ring.settle()
+        take = Errand(Take("item-0", "taker", ""), errand_for(SPACE, message()).spans)
+        router = ring.nodes["p0"]._router
+        (answer,) = await router.ask([replace(take, repeated=repeated)], 10)
+        assert (answer.matches, answer.faults) == (0, [])  # nobody is lost: it is not there
+        owner = answer.speakers[0].peer.address.partition(":")[0]
+        await ring.stop(owner)
+        await ring.settle()
+        router = next(iter(ring.nodes.values()))._router
+        (answer,) = await router.route([replace(take, repeated=repeated)], 10, 8)
+        assert answer.matches == 0
+        assert any("may have been given to you" in fault for fault in answer.faults) == repeated
+
+
+async def test_a_take_that_nobody_answers_is_no_success(
+    tmp_path: Path,
+    memory: MemoryNetwork,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        ring_of(1, tmp_path, memory) as ring,
+        Cut(ring, memory, 0).connect(["p0"]) as client,
+    ):
+        await send(client, "store", range(1))
+        router = ring.nodes["p0"]._router
+        ask = router.ask
+
+        async def silent(errands: Sequence[Errand], seconds: float) -> list[Answer]:
+            if isinstance(errands[0].task, Take):
+                return [Answer() for _ in errands]
+            return await ask(errands, seconds)
+
+        monkeypatch.setattr(router, "ask", silent)
+        with pytest.raises(RemoteError, match="it may have been given to you, or not"):
+            await client.consume("degree=*")
 
 
 def voters_known(ring: TestRing) -> list[bool]:
