@@ -69,6 +69,10 @@ LOST_SECONDS = 24 * 3600.0
 """How long a lost peer is looked for, and what it had is in doubt: the longest cut that heals by
 itself."""
 
+RETURN_SECONDS = 30.0
+"""How long a lost peer that was found again may take to hand over what is not its own; some seconds
+is usual."""
+
 # -- routing -------------------------------------------------------------------------------------
 
 HOPS_MAX = 64

@@ -40,6 +40,10 @@ BUSY_SECONDS_MAX. Half of it is chance, so that many clients don't come back at 
 
 BUSY_SECONDS_MAX = 2.0
 
+AGAIN = {"post": "post again", "store": "store again"}
+"""What requests are called when they may have been carried out already: where the ring can't tell,
+it sees to it that what was posted twice is not taken twice."""
+
 
 class Connection:
     """Requests to the ring, whichever peer serves them."""
@@ -86,6 +90,7 @@ class Connection:
                         f"the connection to {self.address} was lost; {method} may or may not have "
                         "happened"
                     ) from None
+                method = AGAIN.get(method, method)
 
     async def _usable(self, deadline: float) -> Channel:
         while self._channel is None or self._channel.closed.is_set():

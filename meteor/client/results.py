@@ -90,7 +90,11 @@ class Aggregated:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """Items that were taken. Not complete: a part of the ring did not answer."""
+    """Items that were taken.
+
+    Not complete: a part of the ring did not answer, or not in time. What it gave away is lost to
+    this taker, and to everybody.
+    """
 
     items: tuple[Item, ...]
     complete: bool

@@ -71,6 +71,8 @@ class Errand:
     """Only the way is of interest: each peer says that it was reached, and does nothing else."""
     quiet: bool = False
     """Nobody is told of it: it comes from the ring's last space, where that was done."""
+    repeated: bool = False
+    """It was asked before, without an answer, so it may have been carried out elsewhere."""
 
     def members(self, space: Space) -> Members:
         """Return the identifiers that the errand is about."""
@@ -94,7 +96,8 @@ class Errand:
             case Forget(address):
                 task = ["forget", [address]]
         resume = [[at, id_] for at, id_ in self.resume.items()]
-        return [*task, self.spans, resume, self.bytes_max, self.traced, self.quiet]
+        flags = [self.traced, self.quiet, self.repeated]
+        return [*task, self.spans, resume, self.bytes_max, *flags]
 
     @classmethod
     def from_wire(cls, wire: object) -> Errand:
@@ -108,9 +111,10 @@ class Errand:
                 int() as bytes_max,
                 bool() as traced,
                 bool() as quiet,
+                bool() as repeated,
             ]:
                 task, where, places = _task(kind, body), read_spans(spans), read_resume(resume)
-                return cls(task, where, places, bytes_max, traced, quiet)
+                return cls(task, where, places, bytes_max, traced, quiet, repeated)
             case _:
                 raise InputError("what came is not an errand")
 

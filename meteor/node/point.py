@@ -21,7 +21,7 @@ from meteor.errors import MeteorError
 from meteor.limits import PAGE_BYTES
 from meteor.node.errands import Answer, Check, Errand, Forget, Survey, Take
 from meteor.node.replicas import Replicas
-from meteor.node.voting import Voting
+from meteor.node.voting import Doubled, Voting
 from meteor.node.writer import Writer
 from meteor.notifications import Told, told_of
 from meteor.ring.arcs import TOP, contains, intersect, subtract
@@ -238,14 +238,25 @@ class RendezvousPoint:
             await trio.lowlevel.checkpoint()
 
     def _stamped(self, errand: Errand) -> Message:
-        """Return the message with its voters, if this peer is the one that is asked for it."""
+        """Return the message with its voters, if this peer is the one that is asked for it.
+
+        What may have been stored elsewhere has voters there, perhaps; two majorities could give it
+        to two takers. So it has none here, until there is no doubt about it.
+        """
         message = _message(errand)
         if message.action is not Action.STORE or message.header.voters.peers:
             return message
         lowest = region_of(self._rendezvous.space, message).lowest
         if lowest is None or not contains(errand.spans, lowest):
             return message
+        if errand.repeated and self._voting.may_be_elsewhere(lowest):
+            return message
         return message.voted_on_by(Voters(0, self._replicas.holders))
+
+    def _may_be_taken(self, errand: Errand, id_: str) -> bool:
+        """Say whether an item that was asked for before may be gone without a trace here."""
+        trace = self._rendezvous.store.voted(id_).taker
+        return trace is None and self._voting.may_be_elsewhere(errand.spans[0][0])
 
     async def _take(self, errands: Sequence[Errand], who: str) -> list[Answer]:
         """Give items to takers: each is voted on where its lowest identifier lies, else removed."""
@@ -261,6 +272,8 @@ class RendezvousPoint:
                 if stored is None or not contains(errand.spans, stored.identifier):
                     write = TakeWrite(task.id, task.taker, task.credential)
                     (answers[i].matches,) = await self._writer.commit([write])
+                    if errand.repeated and self._may_be_taken(errand, task.id):
+                        answers[i].faults.append(f"{who}: {MAY_BE_TAKEN}")
                 elif stored.message.header.credential in ("", task.credential):
                     motions[i] = (stored.message, task.taker)
             outcomes = await self._voting.take(list(motions.values()))
@@ -277,7 +290,18 @@ class RendezvousPoint:
         return answers
 
 
-def _refusal(outcome: Unreached) -> str:
+MAY_BE_TAKEN = (
+    "an item is not here, and may have been given to you before a peer went out of reach: nobody "
+    "can tell until it is back"
+)
+
+
+def _refusal(outcome: Unreached | Doubled) -> str:
+    if isinstance(outcome, Doubled):
+        return (
+            "an item is not given away: its post was repeated while a peer was out of reach that "
+            "may have the item too, and give it to somebody else; try again when it is back"
+        )
     if not outcome.voters:
         return "others try to take the same items; try again"
     return (

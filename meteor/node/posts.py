@@ -10,7 +10,7 @@ ids are the same both ways, so that nothing is doubled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import trio
@@ -22,7 +22,7 @@ from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
 from arms.sites import Sites
-from meteor.errors import InputError, MeteorError, ProtocolError
+from meteor.errors import InputError, MeteorError, ProtocolError, Refused
 from meteor.limits import POSTS_PER_REQUEST_MAX
 from meteor.node.gate import Gate
 from meteor.node.links import Links
@@ -39,8 +39,8 @@ log = logging.getLogger("meteor.node")
 OWNER_SECONDS = 2.0
 """How long an owner may take for its part of a batch, at most; then the general way is tried."""
 
-GeneralWay = Callable[[list[Message], float], Awaitable[list[Value]]]
-"""Posts messages one by one; gives the outcome of each."""
+GeneralWay = Callable[[list[Message], float, Collection[str]], Awaitable[list[Value]]]
+"""Posts messages one by one, some of them perhaps again; gives the outcome of each."""
 
 
 class Posts:
@@ -60,8 +60,11 @@ class Posts:
         self._point, self._gate, self._owners = point, gate, owners
         self._clock = clock
 
-    def read(self, client: str, body: Value) -> Posted:
-        """Read what a client posts; what is wrong with single posts is among the outcomes."""
+    def read(self, client: str, body: Value, *, repeated: bool = False) -> Posted:
+        """Read what a client posts; what is wrong with single posts is among the outcomes.
+
+        What is `repeated` goes the general way, where it is seen to that there are no two of it.
+        """
         match body:
             case [list() as ids, list() as profiles, list() as data, ttls, str() as credential]:
                 check_columns(ids, profiles, data)
@@ -92,6 +95,9 @@ class Posts:
             batch.sites.append(site)
             batch.data.append(payload)
             batch.expires_ms.append(end)
+        if repeated:
+            posted.repeated.update(ids)
+            posted.left.update(range(len(batch)))
         return posted
 
     def _ends(self, ttls: Value, count: int) -> list[int]:
@@ -106,7 +112,7 @@ class Posts:
     async def place(self, posted: Posted, deadline: float, general_way: GeneralWay) -> None:
         """Have all posts carried out; `posted` has what came of each."""
         batch = posted.batch
-        shares = self._shares(batch)
+        shares = {} if posted.left else self._shares(batch)
         if shares.keys() == {self._overlay.me}:  # no need for tasks
             await self._at_home(batch, shares[self._overlay.me], posted)
             shares = {}
@@ -120,7 +126,7 @@ class Posts:
         others = posted.others | left
         if others:
             seconds = max(0.05, deadline - trio.current_time())
-            outcomes = await general_way(list(others.values()), seconds)
+            outcomes = await general_way(list(others.values()), seconds, posted.repeated)
             posted.outcomes |= dict(zip(others, outcomes, strict=True))
 
     def _shares(self, batch: Batch) -> dict[Peer, Sequence[int]]:
@@ -156,6 +162,8 @@ class Posts:
             log.debug("%s did not take its part of a batch: %s", owner.address, error)
             self._owners.forget(owner)
             posted.left.update(rows)
+            if not isinstance(error, Refused):
+                posted.repeated.update(batch.ids[i] for i in rows)
             return
         if left:
             self._owners.forget(owner)  # its arc is not what it was
@@ -211,6 +219,8 @@ class Posted:
         """What is due to inboxes, by place in the batch."""
         self.left: set[int] = set()
         """Those of the batch that must go the general way."""
+        self.repeated: set[str] = set()
+        """The ids of those that may have been carried out already."""
         self._copies, self._matches = [0] * count, [0] * count
 
     def take(self, placed: Placed) -> None:

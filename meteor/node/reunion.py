@@ -87,7 +87,7 @@ class Reunion:
         if before is None:
             return
         if before.successors[:1] == (peer,) and self._is_neighbour(before.peer, around):
-            self._overlay.lost.back(peer)
+            self._overlay.lost.back(peer, trio.current_time())
             return
         log.info("found another ring at %s: joining them", peer.address)
         await self._overlay.send_to_meet(before.peer, peer)

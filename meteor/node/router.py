@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -93,6 +93,7 @@ class Router:
                 return answers
             await trio.sleep(pause)
             pause = min(pause * 2, 0.5)
+            errands = [replace(errand, repeated=True) for errand in errands]
 
     async def route(
         self, errands: Sequence[Errand], seconds: float, hops: int, sender: int | None = None
@@ -114,7 +115,7 @@ class Router:
             nursery.start_soon(self._here, errands, own, answers)
             if rest and hops > 0:
                 deadline = started + seconds * REPLY_SHARE
-                await self._elsewhere(rest, _Trip(errands, answers, deadline, hops, sender))
+                await self._elsewhere(rest, _Trip(list(errands), answers, deadline, hops, sender))
         took = (trio.current_time() - started) * 1000
         for i, (errand, answer) in enumerate(zip(errands, answers, strict=True)):
             if errand.traced:
@@ -206,6 +207,8 @@ class Router:
             self._overlay.suspect(peer)
             for i, spans in parts:
                 trip.lost[i] = tuple(sorted((*trip.lost.get(i, ()), *spans)))
+                if isinstance(error, ConnectionLost):  # it may have been on the way back
+                    trip.errands[i] = replace(trip.errands[i], repeated=True)
         except NoAnswer as error:  # slow, or everything behind it is: the asker decides what to do
             log.debug("%s: %s", peer.address, error)
             self.owners.forget(peer)
@@ -222,7 +225,7 @@ class Router:
 class _Trip:
     """Errands on their way to other peers: what came back, and what could not be delivered."""
 
-    errands: Sequence[Errand]
+    errands: list[Errand]
     answers: list[Answer]
     deadline: float
     hops: int

@@ -7,7 +7,7 @@ every responsible peer has spoken, asks again for what is missing, and answers w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -50,6 +50,13 @@ from meteor.transport.frames import Value
 from squid import Space
 from squid.errors import SquidError
 
+TAKE_UNANSWERED = (
+    "nobody who is responsible for an item answered in time: it may have been given to you, or not"
+)
+
+POSTING = ("store", "store again", "post", "post again")
+"""Requests that post. A client that lost its connection says `again`: it may have been done."""
+
 
 class Service:
     """Serves the clients of one peer."""
@@ -85,21 +92,24 @@ class Service:
 
     async def answer(self, client: str, method: str, body: Value) -> Value:
         """Answer one request of a client; `Busy` when there are too many in hand."""
-        with self.admission.in_hand(0 if method in ("post", "store") else 1, 0):
-            if self.frozen() and method in WHOLE_WHEN:
+        with self.admission.in_hand(0 if method in POSTING else 1, 0):
+            whole = WHOLE_WHEN.get(method.removesuffix(" again"))
+            if self.frozen() and whole is not None:
                 raise Busy(MOVING)
             answer = await self._answer(client, method, body)
-            if self.frozen() and method in WHOLE_WHEN and not WHOLE_WHEN[method](answer):
+            if self.frozen() and whole is not None and not whole(answer):
                 # Asked again it is answered in the next space, and the same ids double nothing.
                 raise Busy(MOVING)
             return answer
 
     async def _answer(self, client: str, method: str, body: Value) -> Value:
         match method, body:
-            case "store", [*columns, seconds]:
-                return await self._store(client, columns, self._seconds(seconds))
-            case "post", [list() as posts, seconds]:
-                return await self._post(client, posts, self._seconds(seconds))
+            case (("store" | "store again"), [*columns, seconds]):
+                posted = self._posts.read(client, columns, repeated=method == "store again")
+                return await self._store(posted, self._seconds(seconds))
+            case (("post" | "post again"), [list() as posts, seconds]):
+                repeated = method == "post again"
+                return await self._post(client, posts, self._seconds(seconds), repeated)
             case "page", [message, cursor, seconds]:
                 return await self._page(client, message, cursor, self._seconds(seconds))
             case "consume", [message, seconds]:
@@ -129,7 +139,7 @@ class Service:
 
     # -- posting -----------------------------------------------------------------------------------
 
-    async def _post(self, client: str, posts: list[Any], seconds: float) -> Value:
+    async def _post(self, client: str, posts: list[Any], seconds: float, repeated: bool) -> Value:
         """Post messages; each gets its receipt or its error, in the order they came."""
         if len(posts) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(posts)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
@@ -141,25 +151,35 @@ class Service:
             except (ArmsError, SquidError, InputError) as error:
                 outcomes[i] = ["error", "input", str(error)]
         with self.admission.in_hand(len(messages), sum(map(weight, messages.values()))):
-            done = await self.post(list(messages.values()), seconds)
+            again = {message.id for message in messages.values()} if repeated else ()
+            done = await self.post(list(messages.values()), seconds, again)
         for i, outcome in zip(messages, done, strict=True):
             outcomes[i] = outcome
         return outcomes
 
-    async def post(self, messages: list[Message], seconds: float) -> list[Value]:
-        """Post messages that were admitted; returns the outcome of each."""
+    async def post(
+        self, messages: list[Message], seconds: float, repeated: Collection[str] = ()
+    ) -> list[Value]:
+        """Post messages that were admitted; returns the outcome of each.
+
+        Those with the ids `repeated` may have been carried out already.
+        """
         if not messages:
             return []
         deadline = trio.current_time() + seconds
         errands = [errand_for(self._space, message) for message in messages]
+        if repeated:
+            errands = [
+                replace(e, repeated=m.id in repeated)
+                for e, m in zip(errands, messages, strict=True)
+            ]
         answers = await self._router.ask(errands, seconds)
         await self._notices.place(errands, answers, deadline)
         return [self._receipt(*pair) for pair in zip(errands, answers, strict=True)]
 
-    async def _store(self, client: str, columns: list[Any], seconds: float) -> Value:
+    async def _store(self, posted: Posted, seconds: float) -> Value:
         """Post plain data, many at once: the short way."""
         deadline = trio.current_time() + seconds
-        posted = self._posts.read(client, columns)
         batch = posted.batch
         size = batch.weight + sum(map(weight, posted.others.values()))
         with self.admission.in_hand(len(batch) + len(posted.others), size):
@@ -200,7 +220,7 @@ class Service:
         Where one was stored there may have been fewer watches than there are at its owner: those
         that are reliable are told.
         """
-        errands = [errand_for(self._space, message) for message in messages]
+        errands = [replace(errand_for(self._space, message), repeated=True) for message in messages]
         deadline = trio.current_time() + self._post_seconds
         answers = await self._router.ask(errands, self._post_seconds)
         await self._notices.place(errands, answers, deadline)
@@ -335,6 +355,8 @@ class Service:
                 taken.append(found)
                 if not region.is_point:
                     elsewhere.append(errand.within(missing(region, WHOLE, errand.spans)))
+            elif not answer.covered:
+                refused[found.message.id] = TAKE_UNANSWERED
         if elsewhere:
             await self._router.ask(elsewhere, left)
         return taken

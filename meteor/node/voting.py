@@ -31,7 +31,7 @@ from arms.ballots import (
 )
 from arms.errors import ArmsError
 from arms.limits import ROUNDS_MAX, TIME_MS_MAX
-from arms.message import Message, Voters
+from arms.message import Message, Voters, region_of
 from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Assign, Take, Vote
@@ -76,6 +76,14 @@ class Motion:
 Outcome = Decided | Moved | Overtaken | Unreached
 
 
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """The item may be elsewhere too, with voters that can't be asked now."""
+
+
+Verdict = Decided | Unreached | Doubled
+
+
 class Voting:
     """Leads ballots, and takes part in those of others."""
 
@@ -98,21 +106,24 @@ class Voting:
         self._looked_for: tuple[str, Spans] = ("", ())
         self._looked = 0  # the number of the last item that was looked at for stale voters
         self._passed_over = False  # some had stale voters that could not be replaced
+        self._waiting: int | None = None  # where an item is that may have no voters yet
 
     # -- leading -----------------------------------------------------------------------------------
 
-    async def take(self, items: Sequence[tuple[Message, str]]) -> list[Decided | Unreached]:
+    async def take(self, items: Sequence[tuple[Message, str]]) -> list[Verdict]:
         """Decide for each item and its would-be taker who has it; at most one ever does."""
         async with self._leading:  # takers that come here at once need not outbid each other
             return await self._take(items)
 
-    async def _take(self, items: Sequence[tuple[Message, str]]) -> list[Decided | Unreached]:
+    async def _take(self, items: Sequence[tuple[Message, str]]) -> list[Verdict]:
         motions = {
             motion.id: motion for motion in await self._motions([message for message, _ in items])
         }
         for message, taker in items:
             motions[message.id] = replace(motions[message.id], wanted=taken_by(taker))
-        outcomes: dict[str, Decided | Unreached] = {}
+        outcomes: dict[str, Verdict] = {
+            id_: Doubled() for id_, motion in motions.items() if not motion.voters.peers
+        }
         for attempt in range(ATTEMPTS_MAX):
             undecided = [motion for id_, motion in motions.items() if id_ not in outcomes]
             if not undecided:
@@ -130,9 +141,10 @@ class Voting:
     async def _motions(self, messages: Sequence[Message]) -> list[Motion]:
         """Return motions on items, with their voters; those that have none get theirs first.
 
-        Items of an older version have none, and what lay in another peer's arc when it was stored.
+        Items of an older version have none, what lay in another peer's arc when it was stored, and
+        what may be elsewhere too, with voters there: that gets none while it may.
         """
-        if ids := tuple(m.id for m in messages if not m.header.voters.peers):
+        if ids := tuple(m.id for m in messages if self._lacks_voters(m)):
             await self._writer.commit([Assign(ids, Voters(0, self._replicas.holders))])
             await self._replicas.confirmed()
         motions = []
@@ -141,6 +153,17 @@ class Voting:
             header = (message if stored is None else stored.message).header
             motions.append(Motion(header.id, header.voters, "", header.expires_ms))
         return motions
+
+    def _lacks_voters(self, message: Message) -> bool:
+        """Say whether an item has no voters, and may have some."""
+        if message.header.voters.peers:
+            return False
+        at = region_of(self._store.space, message).lowest
+        return at is not None and not self.may_be_elsewhere(at)
+
+    def may_be_elsewhere(self, identifier: int) -> bool:
+        """Say whether a post that was repeated may be elsewhere too, unknown here."""
+        return self._overlay.lost.may_be_elsewhere(identifier, trio.current_time())
 
     async def _ballot(self, motions: Sequence[Motion]) -> dict[str, Outcome]:
         """Hold one ballot on each item."""
@@ -246,18 +269,25 @@ class Voting:
         this peer's arc or its copies move.
         """
         wanted = (str(Voters(0, self._replicas.holders)), self._overlay.spans)
-        if wanted != self._looked_for:
+        over = self._waiting is not None and not self.may_be_elsewhere(self._waiting)
+        if wanted != self._looked_for or over:
             self._looked_for, self._looked, self._passed_over = wanted, 0, False
+            self._waiting = None
         return self._looked < self._store.newest()[0]
 
     def _look(self) -> list[Stored]:
         """Look at some more items; return those whose voters are not those that have the copies."""
         upto = min(self._looked + ROWS_LOOKED_AT, self._store.newest()[0])
-        stale = self._store.voted_otherwise(
+        found = self._store.voted_otherwise(
             *self._looked_for, self._looked, upto, VOTES_PER_REQUEST_MAX
         )
+        stale = [e for e in found if e.message.header.voters.peers or self._lacks_voters(e.message)]
+        waiting = [entry.identifier for entry in found if entry not in stale]
+        if waiting and self._waiting is None:
+            self._waiting = waiting[0]
         if not stale:
-            self._looked = upto
+            full = len(found) == VOTES_PER_REQUEST_MAX
+            self._looked = max(entry.seq for entry in found) if full else upto
         return stale
 
     def _pass_over(self, stale: Sequence[Stored]) -> None:
@@ -270,7 +300,9 @@ class Voting:
         motions = await self._motions([entry.message for entry in stale])
         progress = False
         async with self._leading:
-            outcomes = await self._ballot([replace(m, wanted=current) for m in motions])
+            outcomes = await self._ballot(
+                [replace(m, wanted=current) for m in motions if m.voters.peers]
+            )
             for id_, outcome in outcomes.items():
                 progress |= await self._settle(id_, outcome)
         return progress

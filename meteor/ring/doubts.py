@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS, Bounds
+from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS, RETURN_SECONDS, Bounds
 from meteor.ring.arcs import RING_SIZE, Spans, arc, contains, intersect, subtract, union
 from meteor.ring.questions import Peer
 
@@ -28,6 +28,7 @@ class Lost:
         self._since: dict[Peer, float] = {}
         self._doubts: dict[Peer, Spans] = {}
         self._doubted: dict[Peer, float] = {}  # since when
+        self._returned = -RETURN_SECONDS  # when the last one came back
 
     @property
     def peers(self) -> tuple[Peer, ...]:
@@ -40,9 +41,10 @@ class Lost:
             self.gone(next(iter(self._since)))
         self._since.setdefault(peer, now)
 
-    def back(self, peer: Peer) -> None:
+    def back(self, peer: Peer, now: float) -> None:
         """Hear that a peer is in the ring again; it will be handed what is its own."""
-        self._since.pop(peer, None)
+        if self._since.pop(peer, None) is not None:
+            self._returned = now
 
     def gone(self, peer: Peer) -> None:
         """Hear that a peer will not come back, so that nothing is to be expected of it."""
@@ -82,6 +84,18 @@ class Lost:
         """Return the doubts about spans, by the peer that is waited for."""
         found = {peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()}
         return {peer: doubted for peer, doubted in found.items() if doubted}
+
+    def may_be_elsewhere(self, identifier: int, now: float) -> bool:
+        """Say whether a post for an identifier may have been accepted by others too, unknown here.
+
+        A lost peer may be responsible for it; or for me, and go on with what is mine in its part.
+        One that is back has handed that over only after a while.
+        """
+        return (
+            any(peer.address != UNKNOWN for peer in self._since)
+            or now < self._returned + RETURN_SECONDS
+            or any(contains(spans, identifier) for spans in self._doubts.values())
+        )
 
     def handed(self, mine: Spans, taken: Spans, giver: Doubts, now: float) -> None:
         """Take spans in from a peer with doubts of its own.

@@ -91,8 +91,8 @@ class Checks:
             )
 
     def takers(self) -> None:
-        """See that no item was given to two takers, but for those that there may be two of."""
-        twice = [i for i in self.log.items.values() if len(i.takers) > 1 and not i.repeated]
+        """See that no item was given to two takers."""
+        twice = [item for item in self.log.items.values() if len(item.takers) > 1]
         self._evaluate("an item has one taker", [f"{item} has two" for item in twice])
 
     def unread(self) -> list[str]:

@@ -253,7 +253,8 @@ class Nemesis:
     async def _churn(self) -> None:
         if self._random.random() < 0.5 and len(self._world.running) > PEERS_MIN:
             (peer,) = self._some(1)
-            peer.gone = await self._world.leave(peer)
+            with trio.CancelScope(shield=True):  # else it may have gone when time is up, unnoted
+                peer.gone = await self._world.leave(peer)
         else:
             peer = self._world.add(f"p{len(self._world.peers)}")
             self._world.start(peer)

@@ -23,9 +23,6 @@ PAUSE_SECONDS = 1.0
 
 LONG_TTL_SECONDS = 100_000.0
 
-REPEATED_SECONDS = 1.0
-"""A post that took longer than this was perhaps repeated on its way."""
-
 EXPIRY_SLACK_SECONDS = 1.0
 """By how much the clocks of two peers may differ about the end of a TTL, and then some."""
 
@@ -47,13 +44,6 @@ class Item:
     gone: float = math.inf
     """When the ring said that it is deleted or taken, without a doubt."""
     takers: list[str] = field(default_factory=list)
-
-    @property
-    def repeated(self) -> bool:
-        """It may have been posted again, where nobody knew of it: one id, and voters for each."""
-        return self.acked == math.inf or (
-            self.doubted and self.acked - self.posted > REPEATED_SECONDS
-        )
 
 
 @dataclass
@@ -184,18 +174,24 @@ class Worker:
         try:
             consumed = await ring.consume(interest, limit=self._random.randint(1, 3))
         except (MeteorError, trio.Cancelled):
-            for item in self._log.items.values():  # it may have got any of them
-                if wanted.selects(Profile.parse(item.profile)):
-                    item.doomed = min(item.doomed, began)
+            self._may_be_taken(wanted, began)
             raise
         finally:
             del self._log.takes[self.name]
+        if not consumed.complete:
+            self._may_be_taken(wanted, began)
         for found in consumed.items:
             item = self._log.items[int(found.text)]
             item.doomed = min(item.doomed, began)
             item.takers.append(self.name)
             self._log.count("items taken")
             self._history.note("took", self.name, item.number)
+
+    def _may_be_taken(self, wanted: Profile, began: float) -> None:
+        """Note that a take may have got any item, and nobody was told."""
+        for item in self._log.items.values():
+            if wanted.selects(Profile.parse(item.profile)):
+                item.doomed = min(item.doomed, began)
 
 
 WATCHED = "type=t2"

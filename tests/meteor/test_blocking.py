@@ -47,7 +47,7 @@ def test_every_public_method_of_a_ring_has_its_twin() -> None:
         assert twin.__doc__
         wanted = dict(inspect.signature(method).parameters)
         there = dict(inspect.signature(twin).parameters)
-        if name in ("watch", "notify_interest"):
+        if name in ("watch", "watch_many", "notify_interest"):
             assert there.pop("timeout").default is None
         assert there == wanted, name
     wanted = dict(inspect.signature(meteor.connect).parameters)
@@ -111,6 +111,20 @@ async def test_a_watch_stops_when_nothing_came_in_time_and_may_go_on(peers: Test
             while not texts:
                 texts += [match.text for match in matches]
             assert texts == ["after"]
+
+    await script(run)
+
+
+async def test_many_watches_say_which_of_them_were_met(peers: TestRing) -> None:
+    def run() -> None:
+        with (
+            blocking.connect(peers.address) as ring,
+            ring.watch_many(["type=a", "degree>5"], timeout=10) as matches,
+        ):
+            ring.store("type=a, degree=7", "both")
+            item, profiles = next(matches)
+            assert (item.text, sorted(profiles)) == ("both", ["degree>5", "type=a"])
+            assert matches.lost == 0
 
     await script(run)
 

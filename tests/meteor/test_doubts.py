@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meteor.limits import LOST_SECONDS
+from meteor.limits import LOST_SECONDS, RETURN_SECONDS
 from meteor.ring.arcs import arc, union
 from meteor.ring.doubts import UNKNOWN, Lost
 from meteor.ring.questions import Peer
@@ -71,6 +71,20 @@ def test_a_peer_that_will_not_come_back_is_not_waited_for() -> None:
 
 def test_a_peer_that_is_back_is_looked_for_no_more_but_its_part_waits_to_be_handed_over() -> None:
     lost = lost_both()
-    lost.back(A)
+    lost.back(A, 1.0)
     assert lost.peers == (B,)
     assert lost.doubts(arc(0, 100)) == {A: arc(50, 100)}
+
+
+def test_what_may_be_elsewhere() -> None:
+    lost = Lost()
+    assert not lost.may_be_elsewhere(60, 0.0)
+    lost.add(A, 0.0)
+    assert lost.may_be_elsewhere(260, 0.0)  # it may go on with what is mine, in a part of its own
+    lost.take_over(50, 100, 0.0)
+    lost.back(A, 5.0)
+    assert lost.may_be_elsewhere(260, 4.0 + RETURN_SECONDS)
+    assert not lost.may_be_elsewhere(260, 5.0 + RETURN_SECONDS)
+    assert lost.may_be_elsewhere(60, 5.0 + RETURN_SECONDS)  # until it is handed over
+    lost.gone(A)
+    assert not lost.may_be_elsewhere(60, 5.0 + RETURN_SECONDS)
