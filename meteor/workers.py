@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -26,14 +27,19 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone, however that ended."""
+def end_with_parent(folder: str = "") -> None:
+    """End this process when the one that started it is gone, however that ended.
+
+    A folder that the parent would have removed is removed first.
+    """
     parent = parent_process()
     assert parent is not None, "this process was not started by multiprocessing"
     sentinel = parent.sentinel
 
     def watch() -> None:
         wait([sentinel])
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)  # another worker may be faster
         os._exit(1)  # whatever the other threads do: nobody wants it any more
 
     threading.Thread(target=watch, name="watches the parent", daemon=True).start()

@@ -145,7 +145,7 @@ def _simulated(settings: list[Settings], jobs: int) -> Iterator[Iterator[Report]
 
     with (
         TemporaryDirectory(prefix="meteor-", dir=memory_folder()) as folder,
-        ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool,
+        ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent, (folder,)) as pool,
     ):
         with deaf_to_interrupts():
             reports = pool.map(partial(_report_of, Path(folder)), settings)

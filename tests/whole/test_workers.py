@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -54,26 +55,36 @@ def test_ctrl_c_ends_many_simulations_with_one_line(moment: float) -> None:
         assert_gone(found)
 
 
-def test_no_simulation_outlives_the_command() -> None:
+def test_no_simulation_outlives_the_command_nor_do_its_files() -> None:
     with process(*SIMULATE, "--seeds", "2", "--jobs", "2") as simulate:
         found = workers(simulate, 2)
+        folders = {folder for worker in found for folder in disks(worker)}
+        assert folders
         assert simulate.end(signal.SIGKILL) == -signal.SIGKILL
         assert_gone(found)
+        assert [folder for folder in folders if folder.exists()] == []
 
 
 def test_ctrl_c_ends_a_simulation_quietly() -> None:
     with process(*SIMULATE) as simulate:
-        wait_until_it_simulates(simulate)
+        (folder,) = disks(simulate.popen.pid)
         assert (simulate.press_ctrl_c(), simulate.lines) == (130, [])
+        assert not folder.exists()
 
 
-def wait_until_it_simulates(simulate: Process) -> None:
-    """Wait until a peer's store is open."""
+def disks(process: int) -> set[Path]:
+    """Wait until a process has stores of simulated peers open; returns the folder of all."""
     give_up = time.monotonic() + PATIENCE_SECONDS
-    mapped = Path(f"/proc/{simulate.popen.pid}/maps")
-    while "profiles.db" not in mapped.read_text():
+    while True:
+        mapped = re.findall(r"(/\S+?/meteor-\w+)/\S*profiles", maps(process))
+        if mapped:
+            return set(map(Path, mapped))
         assert time.monotonic() < give_up
         time.sleep(0.05)
+
+
+def maps(process: int) -> str:
+    return Path(f"/proc/{process}/maps").read_text()
 
 
 def test_ctrl_c_ends_a_benchmark_quietly() -> None:
