@@ -97,6 +97,7 @@ class Ring:
     report = _twin(client.Ring.report)
     trace = _twin(client.Ring.trace)
     space = _twin(client.Ring.space)
+    move = _twin(client.Ring.move)
     leave = _twin(client.Ring.leave)
     forget = _twin(client.Ring.forget)
 

@@ -159,18 +159,24 @@ class Mosquitto:
             acknowledged += 1
 
         made.on_publish = on_publish
+        readings = list(flow.readings())
+        if flow.per_second:
+            made.loop_start()  # so that it is awake when something comes
         begin()
         started = time.monotonic()
-        for sent, reading in enumerate(flow.readings()):
+        for sent, reading in enumerate(readings):
             if wait := pause(flow, started, sent):
                 time.sleep(wait)
             made.publish(_subject(flow, reading), payload(), self._qos)
-            if flow.per_second or not sent % PUBLISHED_A_TURN:
+            if not flow.per_second and not sent % PUBLISHED_A_TURN:
                 made.loop(0)
             while sent - acknowledged > UNACKNOWLEDGED:
                 made.loop(TURN_SECONDS)
         while acknowledged < flow.messages:
-            made.loop(TURN_SECONDS)
+            if flow.per_second:
+                time.sleep(TURN_SECONDS)
+            else:
+                made.loop(TURN_SECONDS)
 
 
 def _turn(clients: list[Any]) -> None:
@@ -223,9 +229,10 @@ class Nats:
         """Send all messages."""
 
         async def main(connection: Any, sleep: Callable[[float], Awaitable[None]]) -> None:
+            readings = list(flow.readings())
             begin()
             started = time.monotonic()
-            for sent, reading in enumerate(flow.readings()):
+            for sent, reading in enumerate(readings):
                 if wait := pause(flow, started, sent):
                     await sleep(wait)
                 await connection.publish(_subject(flow, reading).replace("/", "."), payload())
@@ -300,9 +307,10 @@ class Zenoh:
 
         with self._open(connect=address) as session:
             time.sleep(1.0)  # until it has heard of the subscribers
+            readings = list(flow.readings())
             begin()
             started = time.monotonic()
-            for sent, reading in enumerate(flow.readings()):
+            for sent, reading in enumerate(readings):
                 if wait := pause(flow, started, sent):
                     time.sleep(wait)
                 # By default it drops what does not fit, and here everything has to arrive.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from itertools import islice
 from multiprocessing import get_context
@@ -19,8 +19,11 @@ from meteor.config import load_space
 from meteor.workers import deaf_to_interrupts, end_with_parent
 from squid import Keyword, Pattern, Space, learn_space, number
 
-POSTS_PER_CALL = 4_096
+POSTS_PER_CALL = 2_048
 """Posts that the publisher hands to `post_many` at once."""
+
+CALLS_AT_ONCE = 3
+"""Tasks that do so: while the posts of one are on their way, another makes its own."""
 
 READINGS_LEARNT = 5_000
 """Readings that the space is learnt from; they are others than those that are sent."""
@@ -150,21 +153,27 @@ async def _watch(address: str, flow: Flow, ready: Callable[[], None]) -> Watched
 
 async def _post(address: str, flow: Flow, begin: Callable[[], None]) -> None:
     async with connect(address, name="publisher") as ring:
+        posts = _posts(list(flow.readings()), flow)
         begin()
         if flow.awaited or flow.per_second:
-            await _post_each(ring, flow)
-        else:
-            posts = _posts(flow)
+            await _post_each(ring, flow, posts)
+            return
+
+        async def work() -> None:
             while batch := list(islice(posts, POSTS_PER_CALL)):
                 _check(await ring.post_many(batch))
 
+        async with trio.open_nursery() as nursery:
+            for _ in range(CALLS_AT_ONCE):
+                nursery.start_soon(work)
 
-async def _post_each(ring: Ring, flow: Flow) -> None:
+
+async def _post_each(ring: Ring, flow: Flow, posts: Iterator[Post]) -> None:
     """Post one by one, by many tasks; at a pace, by one."""
-    posts, started = enumerate(_posts(flow)), time.monotonic()
+    numbered, started = enumerate(posts), time.monotonic()
 
     async def work() -> None:
-        for sent, post in posts:
+        for sent, post in numbered:
             if wait := pause(flow, started, sent):
                 await trio.sleep(wait)
             await ring.store(post.profile, payload(), ttl=post.ttl)
@@ -174,9 +183,9 @@ async def _post_each(ring: Ring, flow: Flow) -> None:
             nursery.start_soon(work)
 
 
-def _posts(flow: Flow) -> Iterator[Post]:
+def _posts(readings: Iterable[tuple[str, int, int]], flow: Flow) -> Iterator[Post]:
     ttl = 0 if flow.mode == "transient" else 600
-    for name, place, degree in flow.readings():
+    for name, place, degree in readings:
         profile = f"type={name}, location=room{place}, degree={degree}"
         yield Post(profile, payload(), ttl=ttl)
 

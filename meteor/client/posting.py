@@ -73,16 +73,18 @@ class Poster:
         self._in_flight += 1
         self._next()
         try:
-            outcomes: Sequence[Outcome] = await self.many(
+            outcomes: Sequence[Outcome] = await self._send(
+                [entry.id for entry in entries],
                 [entry.profile for entry in entries],
                 [entry.data for entry in entries],
                 [entry.ttl for entry in entries],
+                again=any(entry.again for entry in entries),
             )
         except MeteorError as error:
             outcomes = [error] * len(entries)
         except trio.Cancelled:
             for entry in entries:
-                entry.sent = False
+                entry.sent, entry.again = False, True
             self._waiting.extendleft(reversed(entries))
             raise
         finally:
@@ -98,6 +100,7 @@ class Poster:
         while self._waiting and len(entries) < POSTS_PER_REQUEST and size < PAGE_BYTES:
             entry = self._waiting.popleft()
             entry.sent = True
+            entry.id = entry.id or next(self.ids)
             entries.append(entry)
             size += len(entry.data) + len(entry.profile)
         return entries
@@ -111,10 +114,21 @@ class Poster:
         self, profiles: Sequence[str], data: Sequence[bytes], ttls: Sequence[float]
     ) -> list[Outcome]:
         """Post messages in one request; returns what came of each."""
-        ids = list(islice(self.ids, len(profiles)))
+        return await self._send(list(islice(self.ids, len(profiles))), profiles, data, ttls)
+
+    async def _send(
+        self,
+        ids: Sequence[str],
+        profiles: Sequence[str],
+        data: Sequence[bytes],
+        ttls: Sequence[float],
+        *,
+        again: bool = False,
+    ) -> list[Outcome]:
+        """Send posts; `again`: some of them were sent before, with the same ids."""
         times = ttls[0] if ttls.count(ttls[0]) == len(ttls) else ttls
         body = [ids, profiles, data, times, self._credential, self._seconds]
-        match await self._request("store", body):
+        match await self._request("store again" if again else "store", body):
             case [list() as copies, list() as matches, list() as others] if len(copies) == len(
                 matches
             ) == len(ids) and not {*map(type, copies), *map(type, matches)} - {int}:
@@ -136,11 +150,12 @@ class Poster:
 class _Entry:
     """A post that waits to be sent, or for what comes of it."""
 
-    __slots__ = ("data", "outcome", "profile", "sent", "ttl", "woken")
+    __slots__ = ("again", "data", "id", "outcome", "profile", "sent", "ttl", "woken")
 
     def __init__(self, profile: str, data: bytes, ttl: float) -> None:
         self.profile, self.data, self.ttl = profile, data, ttl
-        self.sent = False
+        self.id = ""  # given when it is first sent, and kept when it is sent again
+        self.sent = self.again = False
         self.outcome: Outcome | None = None
         self.woken = trio.Event()
 

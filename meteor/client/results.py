@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arms.message import Action, Message
@@ -18,15 +19,14 @@ TTL_SECONDS = 3600.0
 """How long data stay when their sender does not say: long enough to be found, not for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(NamedTuple):
     """A message to be posted; `Ring.post_many` takes many."""
 
     profile: str
     data: bytes | str = b""
     action: Action | str = Action.STORE
     ttl: float = TTL_SECONDS
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str] = MappingProxyType({})
 
 
 class Receipt(NamedTuple):

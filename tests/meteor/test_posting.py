@@ -23,15 +23,18 @@ class Peer:
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []
+        self.methods: list[str] = []
+        self.ids: list[tuple[str, str]] = []
         self.go_on = trio.Event()
         self.refuses = False
 
     async def request(self, method: str, body: Any) -> Any:
-        assert method == "store"
+        self.methods.append(method)
         ids, profiles, data, _, credential, seconds = body
         assert (credential, seconds) == ("mine", 5.0)
         assert len(ids) == len(profiles) == len(data)
         self.requests.append(list(profiles))
+        self.ids += zip(profiles, ids, strict=True)
         await self.go_on.wait()
         if self.refuses:
             raise Busy("later")
@@ -101,6 +104,34 @@ async def test_a_leader_that_is_cancelled_leaves_the_others_to_the_next() -> Non
         await trio.testing.wait_all_tasks_blocked()
         peer.go_on.set()
     assert sorted(done) == [f"n={number}" for number in range(5)]
+
+
+async def test_what_a_cancelled_leader_sent_is_sent_again_under_the_same_ids() -> None:
+    peer = Peer()
+    poster = poster_of(peer)
+    async with trio.open_nursery() as nursery:
+        for number in range(LEADERS_MAX):
+            nursery.start_soon(poster.one, f"n={number}", b"", 1)
+        await trio.testing.wait_all_tasks_blocked()
+        scope = trio.CancelScope()
+
+        async def lead() -> None:
+            with scope:
+                await poster.one("n=leader", b"", 1)
+
+        nursery.start_soon(lead)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(poster.one, "n=other", b"", 1)
+        await trio.testing.wait_all_tasks_blocked()
+        peer.go_on.set()  # the first are answered, the leader sends its own and the other's
+        peer.go_on = trio.Event()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ["n=leader", "n=other"] in peer.requests
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        peer.go_on.set()
+    assert peer.methods[-1] == "store again"
+    assert len({id_ for profile, id_ in peer.ids if profile == "n=other"}) == 1
 
 
 async def test_who_waits_to_be_sent_and_is_cancelled_is_not_posted() -> None:

