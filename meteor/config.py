@@ -72,12 +72,13 @@ class Config:
 
     def validate(self) -> Config:
         """Return itself, or raise `ConfigError` with every problem, one a line."""
-        problems = list(self._problems())
+        problems = [*self.wrong_values(), *self._contradictions()]
         if problems:
             raise ConfigError("\n".join(problems))
         return self
 
-    def _problems(self) -> list[str]:
+    def wrong_values(self) -> list[str]:
+        """Say which settings have values that they can't have, whatever the others are."""
         problems = []
         named = [
             ("listen", self.listen),
@@ -88,11 +89,6 @@ class Config:
                 parse_address(address)
             except AddressError as error:
                 problems.append(f"{name}: {error}")
-        if not problems and parse_address(self.advertise or self.listen)[0] in EVERY_ADDRESS:
-            problems.append(
-                f"advertise: {self.advertise or self.listen} is every address of this host; say "
-                "which one others reach it at, such as 192.168.1.20:7400"
-            )
         if not -1 <= self.id < RING_SIZE:
             problems.append(f"id: {self.id} is no place on the ring; use 0 to 2**63 - 1, or -1")
         bounds = (("samples", 1, 64), ("successors", 1, 32), ("copies", 1, 8), ("fingers", 1, 16))
@@ -102,6 +98,23 @@ class Config:
         for field in fields(self):
             if field.name.endswith("_seconds") and not 0.01 <= getattr(self, field.name) <= 300:
                 problems.append(f"{field.name}: {getattr(self, field.name)}; use 0.01 to 300")
+        if self.ack not in ("owner", "quorum", "all"):
+            problems.append(f"ack: {self.ack!r}; use owner, quorum or all")
+        if self.sync not in ("full", "normal"):
+            problems.append(f"sync: {self.sync!r}; use full or normal")
+        if self.log not in ("debug", "info", "warning", "error"):
+            problems.append(f"log: {self.log!r}; use debug, info, warning or error")
+        return problems
+
+    def _contradictions(self) -> list[str]:
+        """Say which settings don't go together."""
+        problems = []
+        reached = self.advertise or self.listen
+        if reached.rpartition(":")[0].strip("[]") in EVERY_ADDRESS:
+            problems.append(
+                f"advertise: {reached} is every address of this host; say "
+                "which one others reach it at, such as 192.168.1.20:7400"
+            )
         if self.request_seconds > self.post_seconds:
             problems.append(
                 f"post_seconds: {self.post_seconds} is less than request_seconds "
@@ -112,12 +125,6 @@ class Config:
                 f"copies: {self.copies} is more than a peer and the {self.successors} successors "
                 "that it knows; raise successors"
             )
-        if self.ack not in ("owner", "quorum", "all"):
-            problems.append(f"ack: {self.ack!r}; use owner, quorum or all")
-        if self.sync not in ("full", "normal"):
-            problems.append(f"sync: {self.sync!r}; use full or normal")
-        if self.log not in ("debug", "info", "warning", "error"):
-            problems.append(f"log: {self.log!r}; use debug, info, warning or error")
         return problems
 
 
@@ -156,7 +163,8 @@ def load_config(
     values |= {name: value for name, value in flags.items() if value is not None}
     preset = values.pop("preset", "local")
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise ConfigError(f"preset: {preset!r}; use {', '.join(PRESETS)}")
+        problems.append(f"preset: {preset!r}; use {', '.join(PRESETS)}")
+        preset = "local"  # only to see what else is wrong
     typed: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
@@ -166,9 +174,10 @@ def load_config(
             typed[name] = _typed(getattr(PRESETS[preset], name), value)
         except ValueError as error:
             problems.append(f"{name}: {error}")
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return replace(PRESETS[preset], **typed).validate()
+    config = replace(PRESETS[preset], **typed)
+    if problems:  # what contradicts what is not known then
+        raise ConfigError("\n".join([*problems, *config.wrong_values()]))
+    return config.validate()
 
 
 def load_space(file: str) -> Space:

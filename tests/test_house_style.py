@@ -30,6 +30,7 @@ SHELLS = {
     "meteor/node",
     "meteor/simulation",
     "meteor/transport",
+    "meteor/workers.py",
     "meteor/background.py",
 }
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
 
+from meteor.workers import deaf_to_interrupts, end_with_parent
+
 PAYLOAD_BYTES = 100
 STAMP = struct.Struct("!Q")
 
@@ -141,11 +143,13 @@ def measure(system: System, address: str, flow: Flow) -> dict[str, Any]:
     mine, theirs = context.Pipe()
     publisher = context.Process(target=_post, args=(system, address, flow, theirs), daemon=True)
     try:
-        watcher.start()
+        with deaf_to_interrupts():
+            watcher.start()
         far.close()
         _expect(near, "ready")
         # The publisher says when it begins: starting a process is not what is measured.
-        publisher.start()
+        with deaf_to_interrupts():
+            publisher.start()
         theirs.close()
         begun = _expect(mine, "begun")
         watched: Watched = _expect(near, "watched")
@@ -181,10 +185,12 @@ def _expect(pipe: Any, what: str) -> Any:
 
 
 def _watch(system: System, address: str, flow: Flow, pipe: Any) -> None:
+    end_with_parent()
     watched = system.watch(address, flow, lambda: pipe.send(("ready", None)))
     pipe.send(("watched", replace(watched)))
 
 
 def _post(system: System, address: str, flow: Flow, pipe: Any) -> None:
+    end_with_parent()
     system.post(address, flow, lambda: pipe.send(("begun", time.monotonic())))
     pipe.send(("done", None))

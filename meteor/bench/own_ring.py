@@ -16,6 +16,7 @@ import trio
 from meteor.bench.flow import MATCHED, PLACES, TASKS, TYPES, Flow, Watched, pause, payload
 from meteor.client import Post, Ring, connect
 from meteor.config import load_space
+from meteor.workers import deaf_to_interrupts, end_with_parent
 from squid import Keyword, Pattern, Space, learn_space, number
 
 POSTS_PER_CALL = 2_048
@@ -48,8 +49,8 @@ class OwnRing:
         processes = []
         space = learnt_space()
         first = ""
-        try:
-            with tempfile.TemporaryDirectory(dir=folder) as state:
+        with tempfile.TemporaryDirectory(dir=folder) as state:
+            try:
                 for i in range(self.peers):
                     near, far = context.Pipe()
                     settings = {
@@ -62,7 +63,8 @@ class OwnRing:
                     process = context.Process(
                         target=_peer, args=(settings, space.to_toml(), far), daemon=True
                     )
-                    process.start()
+                    with deaf_to_interrupts():
+                        process.start()
                     processes.append(process)
                     if not near.poll(START_SECONDS):
                         raise RuntimeError(f"peer {i} did not start in {START_SECONDS:.0f} s")
@@ -70,12 +72,12 @@ class OwnRing:
                 if self.peers > 1:
                     time.sleep(3.0)  # until everybody knows everybody
                 yield first
+            finally:
                 for process in processes:
                     process.terminate()
+                for process in processes:
                     process.join(5)
-        finally:
-            for process in processes:
-                process.kill()
+                    process.kill()
 
     def watch(self, address: str, flow: Flow, ready: Callable[[], None]) -> Watched:
         """Take all deliveries."""
@@ -102,6 +104,8 @@ def learnt_space() -> Space:
 def _peer(settings: dict[str, Any], space: str, pipe: Any) -> None:
     from meteor.config import Config
     from meteor.node.node import Node
+
+    end_with_parent()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import sqlite3
@@ -118,6 +119,8 @@ def cell_text(cell: Cell) -> str:
         case str():
             return cell
         case Spread(median, least, most):
+            if least == most:
+                return number_text(median)
             return f"{number_text(median)}  ({number_text(least)} .. {number_text(most)})"
         case _:
             return number_text(cell)
@@ -177,17 +180,29 @@ def proc_field(path: str, name: str) -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), "")
 
 
+PLOT_ENDINGS = (".svg", ".png", ".pdf")
+
+
+def check_plot(path: Path) -> None:
+    """Say that a plot can't be drawn into a file before anything is measured for it."""
+    if path.suffix.lower() not in PLOT_ENDINGS:
+        raise InputError(f"{path} has to end in {', '.join(PLOT_ENDINGS)}: that is its format")
+    if not path.parent.is_dir():
+        raise InputError(f"can't write the plot to {path}: there is no folder {path.parent}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError(NO_MATPLOTLIB)
+
+
+NO_MATPLOTLIB = "plots need matplotlib: pip install 'meteor-rendezvous[bench]', or leave --plot out"
+
+
 def draw(plots: Sequence[Plot], path: Path) -> None:
-    """Draw plots side by side into one file; its ending says the format (.svg, .png, .pdf)."""
+    """Draw plots side by side into one file that `check_plot` has nothing against."""
     if not plots:
         raise InputError("this benchmark has nothing to plot")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "plots need matplotlib: pip install 'meteor-rendezvous[bench]', or leave --plot out"
-        ) from None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6.4 * len(plots), 4.8), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):

@@ -39,6 +39,7 @@ def reporting(command: Command) -> Command:
         click.option(
             "--plot",
             type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            callback=_drawable,
             help="Draw the figures into a file, such as out.svg.",
         ),
     )
@@ -47,17 +48,33 @@ def reporting(command: Command) -> Command:
     return command
 
 
+def _drawable(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
+    """Refuse a plot that could not be drawn in the end, before anything is measured."""
+    if plot is not None:
+        from meteor.bench.report import check_plot
+
+        check_plot(plot)
+    return plot
+
+
 def show(report: Report, as_json: bool, plot: Path | None) -> None:
-    """Print a report, and draw its plots if they are wanted."""
-    from meteor.bench.report import cell_text, draw
+    """Print a report; then draw its plots, if they are wanted: that may fail."""
+    from meteor.bench.report import draw
 
     if sys.stderr.isatty():
         click.echo("\r\033[2K", err=True, nl=False)  # what `say` said last
-    if plot is not None:
-        draw(report.plots, plot)
     if as_json:
         print_json(report.as_dict())
-        return
+    else:
+        _print(report)
+    if plot is not None:
+        draw(report.plots, plot)
+        click.echo(f"drawn: {plot}", err=True)
+
+
+def _print(report: Report) -> None:
+    from meteor.bench.report import cell_text
+
     out = console()
     out.print(", ".join(f"{name} {value}" for name, value in report.machine.items()))
     if report.settings:
@@ -70,8 +87,6 @@ def show(report: Report, as_json: bool, plot: Path | None) -> None:
         out.print(grid)
     for note in report.notes:
         out.print(note)
-    if plot is not None:
-        out.print(f"drawn: {plot}")
 
 
 def say(words: str) -> None:
@@ -225,6 +240,8 @@ def start(repeats: int, seed: int, as_json: bool, plot: Path | None) -> None:
     Example:
       meteor bench start
     """
+    if plot is not None:
+        raise click.UsageError("this benchmark has nothing to plot: leave --plot out")
     from meteor.bench.start import run
 
     show(run(repeats), as_json, plot)

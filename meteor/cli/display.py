@@ -127,9 +127,12 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 def say_lost(lost: Sequence[str]) -> None:
     """Say on standard error that an answer may not be the whole truth, and because of whom."""
     if lost:
-        are = "is" if len(lost) == 1 else "are"
+        alone = len(lost) == 1
+        are, back = ("is", "it is back") if alone else ("are", "they are back")
         click.echo(
             f"meteor: {', '.join(lost)} {are} out of reach since a crash or a cut of the network; "
-            "others answer for that part of the ring, and there may be more than they know",
+            "others answer for that part of the ring, and there may be more than they know. "
+            f"This ends when {back}; if not, `meteor forget {lost[0] if alone else 'ADDRESS'}` "
+            "ends it",
             err=True,
         )

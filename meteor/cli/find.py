@@ -96,7 +96,10 @@ async def _aggregate(
     if as_json:
         print_json(asdict(result))
         return result.complete
-    click.echo("nothing to take it of" if result.value is None else f"{result.value:.10g}")
+    if result.value is None:
+        click.echo(f"meteor: no item has a number to take the {name} of", err=True)
+    else:
+        click.echo(f"{result.value:.10g}")
     of = f" of {attribute}" if attribute else ""
     whole = "complete" if result.complete else "not complete"
     click.echo(f"{name}{of} over {count(result.matches, 'item')}, {whole}", err=True)

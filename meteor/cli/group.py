@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from meteor.cli.failures import failure, leaves
+from meteor.cli.failures import INTERRUPTED, failure, leaves
 
 
 class Commands(click.Group):
@@ -39,6 +39,10 @@ class Commands(click.Group):
             if (for_people := failure(error)) is None:
                 raise
             raise for_people from error
+        except BaseExceptionGroup as group:  # a Ctrl-C that came while trio's nurseries were open
+            if any(isinstance(cause, KeyboardInterrupt) for cause in leaves(group)):
+                ctx.exit(INTERRUPTED)
+            raise
 
 
 def _with_examples(text: str | None) -> str | None:

@@ -69,7 +69,8 @@ def node(file: Path | None, until_eof: bool, **flags: Any) -> None:
 
     Settings come from the preset, then from --config, then from the environment (METEOR_LISTEN and
     so on), then from flags; later ones win. Once the peer is in the ring it prints `ready` and its
-    address. It logs to standard error. Stopped, it keeps its data and comes back to its place.
+    address. It logs to standard error. Stopped, it keeps its data and comes back to its place;
+    the others wait for it. `meteor leave` is how it goes for good.
 
     Examples:
       meteor node --listen 127.0.0.1:7400 --state peer-a
@@ -108,7 +109,10 @@ async def _stop_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStat
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         task_status.started()
         async for number in signals:
-            logging.getLogger("meteor.cli").info("stopping: %s", signal.Signals(number).name)
+            logging.getLogger("meteor.cli").info(
+                "stopping: %s; the others wait for me to come back (`meteor leave` is for good)",
+                signal.Signals(number).name,
+            )
             scope.cancel()
 
 

@@ -9,7 +9,7 @@ import click
 
 from meteor.cli.client import Access, client_command
 from meteor.cli.display import console, count, duration, percent, plain, print_json, table
-from meteor.cli.failures import INCOMPLETE
+from meteor.cli.failures import FAILED, INCOMPLETE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,6 +87,11 @@ def silent_peers(report: RingReport) -> list[str]:
     return sorted(named - answered - {None})
 
 
+def lost_peers(report: RingReport) -> list[str]:
+    """Return the addresses of peers that went without a word, and may know more."""
+    return sorted({address for peer in report.peers for address in peer["in_doubt"]})
+
+
 def broken_links(report: RingReport) -> list[str]:
     """Return, in words, every place where a peer's successor is not the next peer clockwise."""
     peers = report.peers
@@ -147,8 +152,7 @@ def _verdict(report: RingReport) -> list[tuple[str, str]]:
         ]
     data = count(sum(peer["data"] for peer in report.peers), "data item")
     verdict = [(f"{peers}, {data}; the ring is whole", "green")]
-    gone = sorted({address for peer in report.peers for address in peer["in_doubt"]})
-    if gone:
+    if gone := lost_peers(report):
         share = percent(sum(s for peer in report.peers for s in peer["in_doubt"].values()))
         verdict.append(
             (
@@ -253,14 +257,22 @@ def forget(access: Access, address: str, as_json: bool) -> None:
     Example:
       meteor forget 127.0.0.1:7403
     """
+    from meteor.transport.network import parse_address
 
-    async def work(ring: Ring) -> int:
-        return await ring.forget(address)
+    parse_address(address)
 
-    found = access.run(work)
+    async def work(ring: Ring) -> tuple[int, list[str]]:
+        found = await ring.forget(address)
+        return found, lost_peers(await ring.report()) if not found else []
+
+    found, others = access.run(work) or (0, [])
     if as_json:
         print_json({"forgotten": address, "peers": found})
     elif found:
         click.echo(f"{address} is not waited for any more (by {count(found, 'peer')} until now)")
     else:
-        click.echo(f"nobody waited for {address}")
+        waits = f"{', '.join(others) or 'no peer'} {'are' if len(others) > 1 else 'is'} waited for"
+        words = f"nobody waited for {address}; `meteor ring` shows that {waits}"
+        click.echo(f"meteor: {words}", err=True)
+    if not found:
+        raise click.exceptions.Exit(FAILED)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meteor.cli.display import console, duration, print_json, table
-from meteor.cli.failures import FAILED
+from meteor.cli.failures import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,26 +113,54 @@ def _one(settings: Settings, as_json: bool) -> bool:
 
 def _many(settings: list[Settings], jobs: int, as_json: bool) -> bool:
     """Simulate many seeds in processes of their own; print each that fails, and how many passed."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    passed = 0
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for report in pool.map(_report_of, settings):
-            passed += not report.violation
-            if as_json:
-                print_json(report.as_dict() | _version())
-            elif report.violation:
-                click.echo(_words(report))
+    passed = done = 0
+    with _simulated(settings, jobs) as reports:
+        try:
+            for report in reports:
+                done += 1
+                passed += not report.violation
+                if as_json:
+                    print_json(report.as_dict() | _version())
+                elif report.violation:
+                    click.echo(_words(report))
+        except KeyboardInterrupt:
+            words = f"stopped after {done:,} of {len(settings):,} seeds, of which {passed:,} passed"
+            click.echo(f"meteor: {words}", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
     if not as_json:
         click.echo(f"{passed:,} of {len(settings):,} seeds passed")
     return passed == len(settings)
 
 
-def _report_of(settings: Settings) -> Report:
+@contextmanager
+def _simulated(settings: list[Settings], jobs: int) -> Iterator[Iterator[Report]]:
+    """Give the reports of many seeds; an error in the block ends all that still runs."""
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+    from multiprocessing import active_children, get_context
+    from tempfile import TemporaryDirectory
+
+    from meteor.simulation.run import memory_folder
+    from meteor.workers import deaf_to_interrupts, end_with_parent
+
+    with (
+        TemporaryDirectory(prefix="meteor-", dir=memory_folder()) as folder,
+        ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent, (folder,)) as pool,
+    ):
+        with deaf_to_interrupts():
+            reports = pool.map(partial(_report_of, Path(folder)), settings)
+        try:
+            yield reports
+        except BaseException:
+            for process in active_children():
+                process.terminate()
+            raise
+
+
+def _report_of(folder: Path, settings: Settings) -> Report:
     from meteor.simulation.run import simulate as run
 
-    return run(settings)
+    return run(settings, folder=folder)
 
 
 def _words(report: Report) -> str:

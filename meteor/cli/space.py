@@ -186,10 +186,11 @@ def move(access: Access, file: str, as_json: bool) -> None:
 
     wanted = load_space(file)
 
-    async def work(ring: Ring) -> None:
+    async def work(ring: Ring) -> bool:
         import trio
 
-        if Space.from_toml(await ring.space()) != wanted:
+        moves = Space.from_toml(await ring.space()) != wanted
+        if moves:
             await ring.move(wanted.to_toml())
         said = ""
         while True:
@@ -200,14 +201,18 @@ def move(access: Access, file: str, as_json: bool) -> None:
                 said = progress
             there = [peer for peer in report.peers if peer["space_version"] == wanted.version]
             if report.complete and all(peer["serves_clients"] for peer in there) and there:
-                return
+                return moves or bool(said)
             await trio.sleep(0.5)
 
-    access.run(work)
+    moved = access.run(work)
+    version = f"version {wanted.version} of {wanted.name}"
     if as_json:
-        print_json({"version": wanted.version, "fingerprint": wanted.fingerprint()})
+        fields = {"version": wanted.version, "fingerprint": wanted.fingerprint()}
+        print_json(fields | {"moved": moved})
+    elif moved:
+        click.echo(f"moved to {version}")
     else:
-        click.echo(f"moved to version {wanted.version} of {wanted.name}")
+        click.echo(f"the ring has {version} already: nothing to do")
 
 
 PHASES = ("starting", "copying", "frozen", "checked", "moved")

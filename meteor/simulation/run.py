@@ -84,11 +84,24 @@ class Report:
         return asdict(self)
 
 
-def simulate(settings: Settings, progress: Callable[[float], None] = lambda _: None) -> Report:
-    """Run a simulation; `progress` hears the share that is done."""
-    report, started = Report(settings), time.perf_counter()
+def memory_folder() -> Path | None:
+    """Return where files are kept in memory; None where the system has no such folder."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="meteor-", dir=memory if memory.is_dir() else None))
+    return memory if memory.is_dir() else None
+
+
+def simulate(
+    settings: Settings,
+    progress: Callable[[float], None] = lambda _: None,
+    *,
+    folder: Path | None = None,
+) -> Report:
+    """Run a simulation; `progress` hears the share that is done.
+
+    The peers' disks are in `folder`, else in memory.
+    """
+    report, started = Report(settings), time.perf_counter()
+    folder = Path(tempfile.mkdtemp(prefix="meteor-", dir=folder or memory_folder()))
     errors = _Errors()
     logger = logging.getLogger("meteor")
     before = (logger.propagate, logger.level)

@@ -35,6 +35,7 @@ def test_a_spread_is_the_median_the_least_and_the_most() -> None:
         (0.01234, "0.012"),
         (0.0, "0"),
         (Spread(2.5, 2, 30), "2.50  (2 .. 30)"),
+        (Spread(434, 434, 434), "434"),
     ],
 )
 def test_cells_show_the_digits_that_count(cell: str | float | Spread | None, text: str) -> None:
@@ -74,6 +75,46 @@ def test_a_plot_that_can_not_be_written_is_said_in_words(tmp_path: Path) -> None
         draw([plot], tmp_path / "no" / "such.svg")
     with pytest.raises(InputError, match="nothing to plot"):
         draw(Report("none").plots, tmp_path / "out.svg")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no/such.svg", "there is no folder"),
+        ("out.doc", "has to end in .svg, .png, .pdf"),
+        ("out", "has to end in .svg, .png, .pdf"),
+        ("none.svg", "plots need matplotlib"),
+    ],
+)
+def test_a_plot_that_can_not_be_drawn_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.setattr("meteor.bench.curve.run", lambda *_: pytest.fail("it was measured"))
+    if name == "none.svg":
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    result = CliRunner().invoke(cli, ["bench", "curve", "--plot", str(tmp_path / name)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert words in result.stderr
+
+
+def test_what_has_no_plot_is_not_measured_for_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["bench", "start", "--plot", str(tmp_path / "out.svg")])
+    assert result.exit_code == 2
+    assert "nothing to plot" in result.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_figures_are_printed_even_if_the_plot_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    report = Report("curve", {"points": 1234}, plots=[Plot("t", "x", "y")])
+    monkeypatch.setattr("meteor.bench.curve.run", lambda *_: report)
+    name = "x" * 300 + ".svg"  # longer than any file system takes
+    command = ["bench", "curve", "--plot", str(tmp_path / name), *options]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 1
+    assert "1234" in result.stdout
+    assert "can't write the plot to" in result.stderr
 
 
 def test_matching_is_reported_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from arms.errors import ProfileError
 from arms.message import AGGREGATES, Action
 from meteor.cli.client import Access
-from meteor.cli.display import count, duration, item_fields, item_text, percent, plain
+from meteor.cli.display import count, duration, item_fields, item_text, percent, plain, say_lost
 from meteor.cli.failures import Failure
 from meteor.cli.group import Commands
 from meteor.cli.main import cli
@@ -180,6 +180,7 @@ def test_an_address_that_is_none() -> None:
     result = meteor("ring", "--peer", "localhost")
     assert result.exit_code == 1
     assert result.stderr.startswith("meteor: 'localhost' is no address; write host:port")
+    assert meteor("forget", "bogus").stderr.startswith("meteor: 'bogus' is no address; write host:")
 
 
 def test_a_space_file_with_several_faults(tmp_path: Path) -> None:
@@ -257,12 +258,16 @@ def test_what_a_space_can_not_be_learnt_from(tmp_path: Path) -> None:
 def test_settings_are_refused_all_at_once(tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_text('samples = 0\ncolour = "red"\nfingers = true\n')
-    result = meteor("node", "--config", str(file), "--id", "north")
+    environment = {"METEOR_PRESET": "moon", "METEOR_SYNC": "maybe"}
+    result = meteor("node", "--config", str(file), "--id", "north", env=environment)
     assert result.exit_code == 1
     for words in (
         "colour: no such setting",
         "fingers: True is not a whole number",
         "id: 'north' is not a whole number",
+        "samples: 0; use 1 to 64",
+        "preset: 'moon'; use local, lab, wide",
+        "sync: 'maybe'; use full or normal",
     ):
         assert words in result.stderr
     result = meteor("node", "--samples", "0", "--listen", "here")
@@ -291,7 +296,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 # -- what becomes of errors ------------------------------------------------------------------------
 
 
-def failing(error: Exception) -> click.Group:
+def failing(error: BaseException) -> click.Group:
     group = Commands("meteor")
 
     @group.command()
@@ -319,6 +324,12 @@ def test_expected_errors_are_one_message_and_exit_code_1(error: Exception, words
     result = CliRunner().invoke(failing(error), ["fail"])
     assert result.exit_code == 1
     assert result.stderr.startswith(words)
+
+
+def test_ctrl_c_in_a_nursery_ends_quietly() -> None:
+    errors = BaseExceptionGroup("nursery", [KeyboardInterrupt(), ValueError("on the way out")])
+    result = CliRunner().invoke(failing(BaseExceptionGroup("outer", [errors])), ["fail"])
+    assert (result.exit_code, result.output) == (130, "")
 
 
 def test_a_bug_is_not_hidden() -> None:
@@ -371,6 +382,17 @@ def test_items_for_programs() -> None:
     binary = item_fields(item(b"\xff"))
     assert "data" not in binary
     assert binary["data_base64"] == "/w=="
+
+
+def test_who_is_lost_is_said_with_what_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    say_lost([])
+    say_lost(["a:1"])
+    say_lost(["a:1", "b:2"])
+    one, two = capsys.readouterr().err.splitlines()
+    assert one.startswith("meteor: a:1 is out of reach")
+    assert one.endswith("This ends when it is back; if not, `meteor forget a:1` ends it")
+    assert two.startswith("meteor: a:1, b:2 are out of reach")
+    assert two.endswith("This ends when they are back; if not, `meteor forget ADDRESS` ends it")
 
 
 def test_numbers_for_people() -> None:

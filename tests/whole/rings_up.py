@@ -55,6 +55,7 @@ class Process:
             text=True,
             cwd=folder,
             env=plain_environment(**environment),
+            process_group=0,
         )
         self.lines: list[str] = []
 
@@ -70,6 +71,11 @@ class Process:
     def end(self, how: int = signal.SIGINT) -> int:
         """Send a signal and return the exit code."""
         self.popen.send_signal(how)
+        return self.wait()
+
+    def press_ctrl_c(self) -> int:
+        """Do what a terminal does, to the command and all that it started; returns the code."""
+        os.killpg(self.popen.pid, signal.SIGINT)
         return self.wait()
 
     def wait(self) -> int:

@@ -82,6 +82,10 @@ def test_post_retrieve_and_delete(ring: tuple[int, Path]) -> None:
     code, out, err = command(port, "retrieve", "type=note", "--aggregate", "avg", "--of", "degree")
     assert (code, out, err) == (0, "25\n", "avg of degree over 2 items, complete\n")
 
+    code, out, err = command(port, "retrieve", "type=note", "--aggregate", "avg", "--of", "type")
+    assert (code, out) == (0, "")
+    assert err.startswith("meteor: no item has a number to take the avg of\n")
+
     code, out, _ = command(port, "delete", "type=note")
     assert (code, out.startswith("deleted 2 items")) == (0, True)
     assert command(port, "retrieve", "type=note")[1] == ""
@@ -150,8 +154,10 @@ def test_a_reliable_watch_is_told_what_came_while_nobody_read(ring: tuple[int, P
 
 def test_only_a_lost_peer_is_forgotten(ring: tuple[int, Path]) -> None:
     port, _ = ring
-    code, out, _ = command(port, "forget", "127.0.0.1:1")
-    assert (code, out) == (0, "nobody waited for 127.0.0.1:1\n")
+    code, out, err = command(port, "forget", "127.0.0.1:1")
+    assert (code, out) == (1, "")
+    waits = "`meteor ring` shows that no peer is waited for"
+    assert err == f"meteor: nobody waited for 127.0.0.1:1; {waits}\n"
     code, _, err = command(port, "forget", f"127.0.0.1:{port}")
     assert code == 1
     assert "is in the ring; only a peer that is lost can be forgotten" in err
@@ -213,7 +219,7 @@ def test_trace_shows_every_owner(ring: tuple[int, Path]) -> None:
     assert (point["owners"], point["complete"]) == (1, True)
 
 
-def test_status_and_space(ring: tuple[int, Path]) -> None:
+def test_status_and_space(ring: tuple[int, Path], tmp_path: Path) -> None:
     port, _ = ring
     code, out, _ = command(port, "status", "--peer", f"127.0.0.1:{port + 1}")
     assert code == 0
@@ -222,6 +228,9 @@ def test_status_and_space(ring: tuple[int, Path]) -> None:
     assert status["peer"]["address"] == f"127.0.0.1:{port}"
     code, out, _ = command(port, "space")
     assert (code, "lab, version 1" in out) == (0, True)
+    (tmp_path / "same.toml").write_text(command(port, "space", "--toml")[1])
+    code, out, _ = command(port, "space", "move", str(tmp_path / "same.toml"))
+    assert (code, out) == (0, "the ring has version 1 of lab already: nothing to do\n")
 
 
 # -- bad input and bad days ------------------------------------------------------------------------

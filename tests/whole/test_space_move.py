@@ -24,8 +24,9 @@ def test_a_ring_moves_to_what_it_has_learnt(tmp_path: Path) -> None:
         assert output == "moved to version 2 of lab\n"
         assert "3 peers frozen" in said
         assert_moved(port)
-        code, _, said = command(port, "space", "move", str(following))
+        code, output, said = command(port, "space", "move", str(following))
         assert code == 0, said
+        assert output == "the ring has version 2 of lab already: nothing to do\n"
         assert up.end() == 0
     with ring_up(state) as (up, port):
         assert_moved(port)
