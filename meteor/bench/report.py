@@ -209,15 +209,19 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
         for name, points in plot.series.items():
             axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
         if plot.bars:
-            axes.bar_label(axes.bar(list(plot.bars), list(plot.bars.values())), fmt="%.3g")
+            bars = axes.bar(list(plot.bars), list(plot.bars.values()))
+            axes.bar_label(bars, [number_text(value) for value in plot.bars.values()])
+            axes.tick_params(axis="x", labelsize="small")
         for name, level in plot.levels.items():
             axes.axhline(level, linestyle="--", color="grey", linewidth=1)
             axes.annotate(name, (0.99, level), xycoords=("axes fraction", "data"), ha="right",
                           va="bottom", fontsize="small", color="grey")  # fmt: skip
         axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
-        axes.set_xscale("log" if plot.x_log else "linear")
-        axes.set_yscale("log" if plot.y_log else "linear")
-        if not plot.y_log:
+        if plot.x_log:  # setting it to linear would take the names of bars away
+            axes.set_xscale("log")
+        if plot.y_log:
+            axes.set_yscale("log")
+        else:
             axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         if plot.series:

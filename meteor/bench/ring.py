@@ -88,9 +88,9 @@ class _Runner:
         for case, measured in results.items():
             rates = _rates(measured)
             if rates:
-                plot.bars[f"{case.system.name}\n{case.words.split(',')[0]}"] = Spread.of(
-                    rates
-                ).median
+                kind = "awaited" if case.flow.awaited else case.words.split(",")[0]
+                name = f"{case.system.name} {kind}".replace(" ", "\n")
+                plot.bars[name] = Spread.of(rates).median
                 section.add(
                     case.system.name,
                     case.words,

@@ -69,6 +69,14 @@ def test_the_curve_is_reported_to_programs_and_drawn(tmp_path: Path) -> None:
     assert "<svg" in picture.read_text(encoding="utf-8")
 
 
+def test_bars_keep_their_names(tmp_path: Path) -> None:
+    picture = tmp_path / "bars.svg"
+    draw([Plot("t", "", "y", bars={"apples": 1234.0, "pears": 2.0})], picture)
+    drawn = picture.read_text(encoding="utf-8")
+    assert "<!-- apples -->" in drawn
+    assert "<!-- 1,234 -->" in drawn
+
+
 def test_a_plot_that_can_not_be_written_is_said_in_words(tmp_path: Path) -> None:
     plot = Plot("t", "x", "y", series={"s": [(1, 2), (0, 1)]}, levels={"goal": 3.0})
     with pytest.raises(InputError, match="can't write the plot to"):
