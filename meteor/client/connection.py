@@ -174,7 +174,7 @@ class Connection:
         }
         async with dialled(stream, hello, on_push) as channel:
             self.address, self._channel = address, channel
-            self._learn(await channel.request("status", None, DIAL_SECONDS))
+            self._learn(await channel.request("ping", None, DIAL_SECONDS))
             await on_connect(channel)
             self._connected.set()
             if first:
@@ -194,19 +194,17 @@ class Connection:
                 await channel.closed.wait()
             if not channel.closed.is_set() and silent_seconds(channel) >= PING_SECONDS:
                 try:
-                    await channel.request("ping", None, PONG_SECONDS)
+                    self._learn(await channel.request("ping", None, PONG_SECONDS))
                 except NoAnswer:
                     return
                 except MeteorError as error:
                     log.debug("an odd answer to a ping: %s", error)
 
-    def _learn(self, status: Value) -> None:
+    def _learn(self, successors: Value) -> None:
         """Remember other peers to move to."""
-        match status:
-            case {"successors": list() as successors}:
-                for address in successors:
-                    if isinstance(address, str) and len(self._addresses) < PEERS_REMEMBERED_MAX:
-                        self._addresses.setdefault(address, None)
+        for address in successors if isinstance(successors, list) else ():
+            if isinstance(address, str) and len(self._addresses) < PEERS_REMEMBERED_MAX:
+                self._addresses.setdefault(address, None)
 
 
 def silent_seconds(channel: Channel) -> float:

@@ -393,8 +393,8 @@ class Node:
         match method:
             case "status":
                 return self.report()
-            case "ping":
-                return True
+            case "ping":  # and by the way, where to go when this peer is gone
+                return [peer.address for peer in self.overlay.successors]
             case "leave":
                 await self.leave()
                 return True

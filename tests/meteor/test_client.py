@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from arms.store import Store
 from meteor.client import Post, connect
 from meteor.errors import InputError
 from tests.meteor.rings import ring_of
@@ -165,3 +166,18 @@ async def test_statistics_trace_and_space(tmp_path: Path) -> None:
         assert 'name = "test"' in await client.space()
         with pytest.raises(InputError, match="limit"):
             client.retrieve("type=a", limit=0)
+
+
+async def test_a_client_that_connects_has_nothing_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a large store that takes a second, in which the peer does nothing else."""
+    async with ring_of(2, tmp_path) as ring:
+
+        def counted(*_: object) -> None:
+            raise AssertionError("everything was counted")
+
+        monkeypatch.setattr(Store, "counts", counted)
+        async with connect(ring.address) as client:
+            assert (await client.store("type=a")).complete
+            assert set(client._connection._addresses) == set(ring.addresses.values())
