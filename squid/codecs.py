@@ -44,7 +44,28 @@ class Codec(Protocol):
         """Return the codec as the space's definition has it."""
 
 
-class TextAxis(ABC):
+class Axis(ABC):
+    """What all codecs have in common: the cells of what is not there, and dither."""
+
+    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
+        """Return the cell of one concrete value; the salt chooses among those that it owns."""
+        return one_of(self.owned(pattern), salt)
+
+    def owned(self, pattern: Pattern) -> Cells:
+        """Return the cells that one concrete value owns."""
+        match pattern:
+            case Absent():
+                return ABSENT_CELL, ABSENT_CELL
+            case Bare():
+                return BARE_CELL, BARE_CELL
+        return self._owned(pattern)
+
+    @abstractmethod
+    def _owned(self, pattern: Pattern) -> Cells:
+        """Return the cells that a text or a number owns; `CodecError` for what is not one value."""
+
+
+class TextAxis(Axis):
     """Text in code point order; a prefix is an interval, a number counts as it is written."""
 
     def __init__(self, bits: int) -> None:
@@ -85,17 +106,8 @@ class TextAxis(ABC):
                 )
         return BARE_CELL, self._last
 
-    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
-        """Return the cell of one concrete value; the salt chooses among those that it owns."""
-        return one_of(self.owned(pattern), salt)
-
-    def owned(self, pattern: Pattern) -> Cells:
-        """Return the cells that one concrete value owns."""
+    def _owned(self, pattern: Pattern) -> Cells:
         match pattern:
-            case Absent():
-                return ABSENT_CELL, ABSENT_CELL
-            case Bare():
-                return BARE_CELL, BARE_CELL
             case Keyword(text):
                 return self._text_cells(text)
             case Interval(low=float() | int() as low) if pattern.is_number:
@@ -137,7 +149,7 @@ class KeywordCodec(TextAxis):
         return 1 + number * self._last // self._scale
 
 
-class NumberAxis(ABC):
+class NumberAxis(Axis):
     """Numbers in their order; texts are refused."""
 
     def __init__(self, bits: int) -> None:
@@ -171,17 +183,8 @@ class NumberAxis(ABC):
         cell = self.cell(pattern)
         return cell, cell
 
-    def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
-        """Return the cell of one concrete value; the salt chooses among those that it owns."""
-        return one_of(self.owned(pattern), salt)
-
-    def owned(self, pattern: Pattern) -> Cells:
-        """Return the cells that one concrete value owns."""
+    def _owned(self, pattern: Pattern) -> Cells:
         match pattern:
-            case Absent():
-                return ABSENT_CELL, ABSENT_CELL
-            case Bare():
-                return BARE_CELL, BARE_CELL
             case Keyword(text):
                 raise CodecError(f"is a number here, and the text {text!r} is not")
             case Interval() if pattern.of_text:
