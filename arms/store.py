@@ -187,7 +187,7 @@ class Store:
             )
         for row, id_ in enumerate(batch.ids):
             if id_ in known and not self._put(now_ms, batch.message(row)):
-                write.repeated.add(id_)
+                write.repeated.add(row)
         return len(batch) - len(write.repeated)
 
     def _known(self, batch: Batch) -> set[str]:

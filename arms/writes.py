@@ -24,8 +24,8 @@ class PutBatch:
     """Keep the messages of a batch, as `Put` does; the result counts those that are new."""
 
     batch: Batch
-    repeated: set[str] = field(default_factory=set)
-    """The ids of those that are not new; known when it is written."""
+    repeated: set[int] = field(default_factory=set)
+    """The rows of those that are not new; known when it is written."""
 
 
 @dataclass(frozen=True, slots=True)

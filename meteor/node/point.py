@@ -129,9 +129,10 @@ class RendezvousPoint:
         What has no time to live is not stored: those who watch now are told, and that is all.
         """
         now_ms = self._clock()
-        kept = batch
+        kept, places = batch, list(range(len(batch)))
         if min(batch.expires_ms) <= now_ms:
-            kept = batch.part([i for i, end in enumerate(batch.expires_ms) if end > now_ms])
+            places = [i for i, end in enumerate(batch.expires_ms) if end > now_ms]
+            kept = batch.part(places)
         copies, write = 0, PutBatch(kept)
         try:
             if len(kept):
@@ -147,20 +148,18 @@ class RendezvousPoint:
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
         ours = [watchers[site.text] for site in batch.sites]
+        repeated = {places[row] for row in write.repeated}
         rows: dict[int, list[int]] = {}
-        for row, (id_, theirs) in enumerate(zip(batch.ids, ours, strict=True)):
-            if theirs.ways and id_ not in write.repeated:
+        for row, theirs in enumerate(ours):
+            if theirs.ways and row not in repeated:
                 rows.setdefault(id(theirs), []).append(row)
-        for places in rows.values():
-            part = batch if len(places) == len(batch) else batch.part(places)
-            for address, targets in ours[places[0]].ways.items():
+        for some_rows in rows.values():
+            part = batch if len(some_rows) == len(batch) else batch.part(some_rows)
+            for address, targets in ours[some_rows[0]].ways.items():
                 self._tell(told_of(part), address, targets)
         return Placed(
             copies=copies,
-            matches=[
-                0 if id_ in write.repeated else theirs.count
-                for id_, theirs in zip(batch.ids, ours, strict=True)
-            ],
+            matches=[0 if row in repeated else theirs.count for row, theirs in enumerate(ours)],
             notes={row: theirs.notes for row, theirs in enumerate(ours) if theirs.notes},
         )
 

@@ -268,3 +268,14 @@ async def test_what_the_ring_refuses_reaches_the_one_who_posted(tmp_path: Path) 
             await client.store("type=\ud800")
         with pytest.raises(InputError, match="TTL"):
             await client.store("type=a", ttl=-1)
+
+
+async def test_one_id_twice_in_a_request_is_one_message_that_is_told_once(tmp_path: Path) -> None:
+    async with ring_of(1, tmp_path) as ring, connect(ring.address) as client:
+        async with client.watch("type=a") as matches:
+            body = [["same", "same"], ["type=a", "type=a"], [b"one", b"two"], 60, "", 5.0]
+            copies, found, others = await client._request("store", body)
+            assert (copies, found, others) == ([1, 1], [1, 0], [])
+            with trio.fail_after(10):
+                assert (await anext(matches)).data == b"one"
+        assert [item.data async for item in client.retrieve("type=a")] == [b"one"]
