@@ -256,10 +256,13 @@ def forget(access: Access, address: str, as_json: bool) -> None:
 
     Example:
       meteor forget 127.0.0.1:7403
+      meteor forget unknown
     """
+    from meteor.ring.doubts import UNKNOWN
     from meteor.transport.network import parse_address
 
-    parse_address(address)
+    if address != UNKNOWN:
+        parse_address(address)
 
     async def work(ring: Ring) -> tuple[int, list[str]]:
         found = await ring.forget(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meteor.limits import LOST_SECONDS, RETURN_SECONDS
-from meteor.ring.arcs import arc, union
+from meteor.ring.arcs import WHOLE, arc, union
 from meteor.ring.doubts import UNKNOWN, Lost
 from meteor.ring.questions import Peer
 
@@ -88,3 +88,12 @@ def test_what_may_be_elsewhere() -> None:
     assert lost.may_be_elsewhere(60, 5.0 + RETURN_SECONDS)  # until it is handed over
     lost.gone(A)
     assert not lost.may_be_elsewhere(60, 5.0 + RETURN_SECONDS)
+
+
+def test_a_peer_that_nobody_remembers_can_be_forgotten_by_that_name() -> None:
+    lost = Lost()
+    lost.take_over(10, 20, 0.0)
+    assert {peer.address for peer in lost.doubts(WHOLE)} == {UNKNOWN}
+    assert lost.forget(UNKNOWN)
+    assert not lost.doubts(WHOLE)
+    assert not lost.forget(UNKNOWN)
