@@ -317,11 +317,10 @@ class Service:
             errand = errand_for(self._space, look)
             (answer,) = await self._router.ask([errand], left)
             complete = not missing(errand.members(self._space), errand.spans, answer.covered)
-            candidates = [
-                f
-                for f in answer.found
-                if _may_take(f.message, message) and f.message.id not in refused
-            ]
+            # While arcs move an item may be named twice, or again after it was taken.
+            known = refused.keys() | {f.message.id for f in taken}
+            found = {f.message.id: f for f in answer.found if _may_take(f.message, message)}
+            candidates = [f for id_, f in found.items() if id_ not in known]
             if not candidates:
                 break
             self._random.shuffle(candidates)  # so that many takers don't queue for the same item
@@ -331,7 +330,8 @@ class Service:
                 break
         if refused and not taken:
             raise RemoteError("; ".join(sorted(set(refused.values()))))
-        everything = len(taken) == wanted or (complete and not refused)
+        # What was refused may have been given all the same, when the peers that know are slow.
+        everything = not refused and (complete or len(taken) == wanted)
         return [[found_wire(found) for found in taken], everything]
 
     async def _take(

@@ -70,6 +70,12 @@ def test_no_violation_in_short_runs(seed: int) -> None:
     assert report.violation == "", f"{report.checker}: {report.settings.command}"
 
 
+@pytest.mark.parametrize("seed", [1856, 1867])
+def test_seeds_that_found_takes_that_were_told_wrongly(seed: int) -> None:
+    report = simulate(Settings(16, 0.25, seed, ALL))
+    assert report.violation == "", f"{report.checker}: {report.settings.command}"
+
+
 @pytest.mark.parametrize("fault", ["partition", "power", "crash", "churn"])
 def test_no_violation_under_each_of_the_great_faults(fault: str) -> None:
     report = simulate(Settings(7, 1.0, 100, ("latency", "drift", fault)))
