@@ -148,6 +148,10 @@ class Shelves:
         there = begin + np.flatnonzero(self._codes[begin : begin + SHELF_ROWS] >= 0)
         return self.ends_at(there), self._codes[there], self._keys[there]
 
+    def set_keys(self, places: Integers, keys: Integers) -> None:
+        """Set the keys at places that were appended without."""
+        self._keys[places] = keys
+
     def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
         """Forget the rows with these codes; returns how many there were.
 
@@ -160,12 +164,11 @@ class Shelves:
         else:
             kept = self._keys[begin : begin + SHELF_ROWS]
             lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
-            alone, crowded = highs - lows == 1, highs - lows > 1
-            found = lows[alone][here[lows[alone]] == codes[alone]]
-            for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
-                ours = codes[(lows == low) & crowded]
-                crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
-                found = np.concatenate((found, crowd))
+            sizes = highs - lows
+            ends = sizes.cumsum()
+            # All places of the first key, then all of the second, and so on.
+            near = np.arange(sizes.sum()) + np.repeat(lows - (ends - sizes), sizes)
+            found = near[here[near] == np.repeat(codes, sizes)]
         here[found] = GONE
         return len(found)
 
@@ -226,6 +229,20 @@ class Shelves:
             numbers.append(number.take(found >> bits))
             inner.append(_expand(part, found, bits))
         return np.concatenate(numbers), np.concatenate(inner)
+
+    def between(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return codes and keys from one key to another, of a shelf in order; GONE ones too."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        low, high = keys.searchsorted(first), keys.searchsorted(last, "right")
+        return self._codes[begin + low : begin + high], keys[low:high]
+
+    def beside(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return the same of a shelf that is in no order."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        there = np.flatnonzero((keys >= first) & (keys <= last))
+        return self._codes[begin + there], keys[there]
 
     def ends_at(self, places: Integers) -> Ends:
         """Return the ends at places, of shape (sides, n)."""
