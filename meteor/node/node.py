@@ -216,6 +216,7 @@ class Node:
         self.point = point
         point.obey = self.move.obey
         self.router = Router(self.space, self.overlay, self._links, point, gate)
+        self.voting.whole = self.router.whole
         self._handover = Handover(
             self.space,
             store,

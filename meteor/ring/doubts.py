@@ -96,17 +96,24 @@ class Lost:
         found = {peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()}
         return {peer: doubted for peer, doubted in found.items() if doubted}
 
+    def missing(self, now: float) -> bool:
+        """Say whether somebody is missing, or came back only a while ago.
+
+        Then a part of the ring may have gone, or go on, by itself.
+        """
+        return (
+            any(peer.address != UNKNOWN for peer in self._since)
+            or now < self._returned + RETURN_SECONDS
+        )
+
     def may_be_elsewhere(self, identifier: int, now: float) -> bool:
         """Say whether a post for an identifier may have been accepted by others too, unknown here.
 
         A lost peer may be responsible for it; or for me, and go on with what is mine in its part.
         One that is back has handed that over only after a while.
         """
-        return (
-            any(peer.address != UNKNOWN for peer in self._since)
-            or now < self._returned + RETURN_SECONDS
-            or any(contains(spans, identifier) for spans in self._doubts.values())
-        )
+        doubted = any(contains(spans, identifier) for spans in self._doubts.values())
+        return doubted or self.missing(now)
 
     def handed(self, mine: Spans, taken: Spans, giver: Doubts, now: float) -> None:
         """Take spans in from a peer with doubts of its own.
