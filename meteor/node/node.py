@@ -153,6 +153,7 @@ class Node:
             nursery.start_soon(self._remember, folder)
             reunion = Reunion(
                 self.overlay,
+                self.replicas,
                 self.config,
                 self._random,
                 lambda: [peer.address for peer in identity.load(folder).known],
