@@ -155,20 +155,18 @@ class Shelves:
     def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
         """Forget the rows with these codes; returns how many there were.
 
-        With their keys, the shelf is one in order, and only rows with those keys are looked at.
+        With their keys, the shelf is one in order, and only rows with those keys are looked at,
+        unless they are very many.
         """
         begin = shelf * SHELF_ROWS
         here = self._codes[begin : begin + SHELF_ROWS]
-        if keys is None:
+        near = None if keys is None else _ranges(self._keys[begin : begin + SHELF_ROWS], keys)
+        if near is None:
             found = np.flatnonzero(np.isin(here, codes))
         else:
-            kept = self._keys[begin : begin + SHELF_ROWS]
-            lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
-            sizes = highs - lows
-            ends = sizes.cumsum()
-            # All places of the first key, then all of the second, and so on.
-            near = np.arange(sizes.sum()) + np.repeat(lows - (ends - sizes), sizes)
-            found = near[here[near] == np.repeat(codes, sizes)]
+            places, numbers = near
+            # Once, though several boxes with one code may share a key.
+            found = np.unique(places[here[places] == codes[numbers]])
         here[found] = GONE
         return len(found)
 
@@ -255,6 +253,20 @@ class Shelves:
     def keys_at(self, places: Integers) -> Integers:
         """Return the keys at places."""
         return self._keys.take(places)
+
+
+def _ranges(keys: Integers, wanted: Integers) -> tuple[Integers, Integers] | None:
+    """Return all places of each wanted one among sorted keys, and the number of that one.
+
+    None if that is more than there are keys: most are the same.
+    """
+    lows, highs = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+    sizes = highs - lows
+    if sizes.sum() > len(keys):
+        return None
+    numbers = np.repeat(np.arange(len(wanted)), sizes)
+    before = sizes.cumsum() - sizes
+    return np.arange(len(numbers)) + (lows - before)[numbers], numbers
 
 
 def _all(met: Bits) -> Bits:
