@@ -80,6 +80,8 @@ class BoxIndex:
         }
         self._gathered = _Changes()
         self._committed: deque[_Changes] = deque()
+        self.interest_changes = 0
+        """How often interests came or went, as far as searches know."""
 
     def load(self) -> None:
         """Take over what is in the file."""
@@ -149,6 +151,8 @@ class BoxIndex:
         gone: set[int] = set()
         while self._committed:
             changes = self._committed[0]
+            if any(kind is Kind.INTEREST for kind, _ in (*changes.gone, *changes.added)):
+                self.interest_changes += 1
             for numbers, cells in changes.points:
                 self._points.add_points(numbers, cells)
             for kind, codes, boxes in _by_kind(changes.gone):

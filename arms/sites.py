@@ -8,6 +8,7 @@ kept. Everything else is parsed and checked like any message, with the same resu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from arms.errors import MessageError
 from arms.inbox import INBOX
@@ -66,6 +67,10 @@ class Sites:
         self._kept_before: dict[str, Site | None] = {}
         self._cells: dict[tuple[int, str], tuple[int, int]] = {}
         self._names = [dimension.name for dimension in space.dimensions]
+
+    def kept(self, texts: Iterable[str]) -> list[Site | None]:
+        """Return the sites that are at hand; None: ask for it."""
+        return [*map(self._kept.get, texts)]
 
     def of(self, text: str) -> Site | None:
         """Return the site of data; raises what is wrong with the profile, for its writer.
