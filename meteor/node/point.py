@@ -57,7 +57,7 @@ SWEEP_ROWS = 100
 """Expired rows removed in one transaction, so that posts never wait long for it."""
 
 
-Tell = Callable[[Sequence[Told], str, Sequence[tuple[str, str]]], None]
+Tell = Callable[[Told, str, Sequence[tuple[str, str]]], None]
 """Sends messages to watchers that are reached through one peer: (client, watch) each."""
 
 
