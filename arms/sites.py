@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
 from arms.errors import MessageError
@@ -69,6 +70,8 @@ class Sites:
         self._parts: dict[str, _Part] = {}
         self._axes = {dimension.name: axis for axis, dimension in enumerate(space.dimensions)}
         self._absent = [dimension.codec.owned(Absent()) for dimension in space.dimensions]
+        # Makes the curve's tables, so that the first who posts need not wait for them.
+        space.identifier([low for low, _ in self._absent])
 
     def kept(self, texts: Iterable[str]) -> list[Site | None]:
         """Return the sites that are at hand; None: ask for it."""
@@ -113,19 +116,15 @@ class Sites:
         owned = self._absent.copy()
         for written in text.split(", "):
             part = self._parts.get(written) or self._part(written)
-            if part is None or part.attribute in level:
+            if part is None or part[0] in level:
                 return None
-            level[part.attribute] = part.value
-            if part.axis is not None:
-                owned[part.axis] = part.owned
-        salt = text.encode()
-        cells = tuple(
-            [
-                low if low == high else self._space.cell(dimension, (low, high), salt)
-                for dimension, (low, high) in zip(self._space.dimensions, owned, strict=True)
-            ]
-        )
-        return Site(text, self._space.identifier(cells), cells, (Placed((level,), ALL_FIXED),))
+            attribute, value, axis, cells = part
+            level[attribute] = value
+            if axis is not None:
+                owned[axis] = cells
+        space = self._space
+        point = tuple(map(space.cell, space.dimensions, owned, repeat(text.encode())))
+        return Site(text, space.identifier(point), point, (Placed((level,), ALL_FIXED),))
 
     def _part(self, written: str) -> _Part | None:
         """Read `attribute=value`; None if there is more to it. It is kept: values come again."""
