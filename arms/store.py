@@ -182,9 +182,8 @@ class Store:
         if len(fresh):
             self._writer.executemany(INSERT, batch_rows(now_ms, fresh))
             ((last,),) = self._writer.execute("SELECT last_insert_rowid()").fetchall()
-            self._index.add_points(
-                range(last - len(fresh) + 1, last + 1), [site.cells for site in fresh.sites]
-            )
+            write.seqs = range(last - len(fresh) + 1, last + 1)
+            self._index.add_points(write.seqs, [site.cells for site in fresh.sites])
         for row, id_ in enumerate(batch.ids):
             if id_ in known and not self._put(now_ms, batch.message(row)):
                 write.repeated.add(row)

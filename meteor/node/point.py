@@ -140,6 +140,7 @@ class RendezvousPoint:
             if len(kept):
                 kept.voters = Voters(0, self._replicas.holders)
                 await self._writer.commit([write])
+                self._voting.wrote(write.seqs, kept.voters)
                 copies = await self._replicas.confirmed()
             ours: list[Watchers] = []
             for begin in range(0, len(batch), SITES_PER_SLICE):
