@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -147,8 +147,25 @@ class RendezvousPoint:
                 watchers |= self._rendezvous.watchers(self._clock(), some)
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
+        return self._react(batch, watchers, {places[row] for row in write.repeated}, copies)
+
+    def passes_on(self, batch: Batch) -> bool:
+        """Say whether all there is to do is to tell who watches, and that soon done."""
+        return 0 < len(batch) <= SITES_PER_SLICE and max(batch.expires_ms) <= self._clock()
+
+    def pass_on(self, batch: Batch, who: str) -> Placed:
+        """Tell who watches for data that have no time to live, and that is all."""
+        try:
+            watchers = self._rendezvous.watchers(self._clock(), batch.sites)
+        except ArmsError as error:
+            return Placed(fault=f"{who}: {error}")
+        return self._react(batch, watchers, (), 0)
+
+    def _react(
+        self, batch: Batch, watchers: dict[str, Watchers], repeated: Collection[int], copies: int
+    ) -> Placed:
+        """Tell who watches, of all but what was repeated."""
         ours = [watchers[site.text] for site in batch.sites]
-        repeated = {places[row] for row in write.repeated}
         rows: dict[int, list[int]] = {}
         for row, theirs in enumerate(ours):
             if theirs.ways and row not in repeated:
