@@ -140,15 +140,18 @@ class Posts:
         """Have all posts carried out; `posted` has what came of each."""
         batch = posted.batch
         shares = {} if posted.left else self._shares(batch)
-        if shares.keys() == {self._overlay.me}:  # no need for tasks
+        if shares.keys() == {self._overlay.me}:
             await self._at_home(batch, shares[self._overlay.me], posted)
-            shares = {}
-        async with trio.open_nursery() as nursery:
-            for owner, rows in shares.items():
-                if owner == self._overlay.me:
-                    nursery.start_soon(self._at_home, batch, rows, posted)
-                else:
-                    nursery.start_soon(self._at, owner, batch, rows, posted, deadline)
+        elif len(shares) == 1:
+            ((owner, rows),) = shares.items()
+            await self._at(owner, batch, rows, posted, deadline)
+        elif shares:  # only these take tasks
+            async with trio.open_nursery() as nursery:
+                for owner, rows in shares.items():
+                    if owner == self._overlay.me:
+                        nursery.start_soon(self._at_home, batch, rows, posted)
+                    else:
+                        nursery.start_soon(self._at, owner, batch, rows, posted, deadline)
         left = {posted.rows[i]: batch.message(i) for i in sorted(posted.left)}
         others = posted.others | left
         if others:
