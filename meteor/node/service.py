@@ -102,8 +102,8 @@ class Service:
                 seconds = self._seconds(wanted)
                 posted = self._posts.read(client, columns, repeated=method == "store again")
                 if self._posts.are_prompt(posted):
-                    with self.admission.in_hand(len(posted.batch), posted.batch.weight):
-                        self._posts.place_now(posted)
+                    self.admission.check(len(posted.batch), posted.batch.weight)
+                    self._posts.place_now(posted)
                     if not (posted.notes or self._sessions.is_lagging):
                         return posted.to_wire()
                 return self._whole(self._store(posted, seconds), whole)

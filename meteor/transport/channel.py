@@ -117,11 +117,11 @@ class Channel:
         deadline = trio.current_time() + seconds
         try:
             frame = encode([Kind.REQUEST, number, method, body])
-            if self.is_free:  # on its way before anything else is done
-                self._put(frame)
-                frame = b""
+            is_free = self.is_free
+            if is_free:  # it is on its way before anything else is done
+                self._send_now(frame)
             with trio.move_on_at(deadline):
-                if frame:
+                if not is_free:
                     await self._send(frame)
                 await waiter.event.wait()
         finally:
@@ -138,7 +138,7 @@ class Channel:
 
     def push_now(self, method: str, body: Value) -> None:
         """Send likewise, without a pause; only while the channel is free."""
-        self._put(encode([Kind.PUSH, method, body]))
+        self._send_now(encode([Kind.PUSH, method, body]))
 
     async def send(self, frame: Value) -> None:
         """Send a frame, or queue it; waits while too much is queued already."""
@@ -161,19 +161,28 @@ class Channel:
     def _put(self, data: bytes) -> None:
         if self.closed.is_set():
             raise ConnectionLost(self._why_closed)
-        if self._prompt is not None and self.is_free:
-            self._last_sent = trio.current_time()
-            try:
-                sent = self._prompt.send_now(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._close()  # the reader sees the end of the stream too, and ends the run
-                raise ConnectionLost(self._why_closed) from None
-            if sent == len(data):
-                return
-            data = data[sent:]
-        self._outgoing.append(data)
-        self._outgoing_bytes += len(data)
-        self._something_to_send.set()
+        if self.is_free:
+            self._send_now(data)
+        else:
+            self._outgoing.append(data)
+            self._outgoing_bytes += len(data)
+            self._something_to_send.set()
+
+    def _send_now(self, data: bytes) -> None:
+        """Send a frame while nothing is on its way; what there is no room for is queued."""
+        if self._prompt is None or self.closed.is_set():
+            raise ConnectionLost(self._why_closed)
+        self._last_sent = trio.current_time()
+        try:
+            sent = self._prompt.send_now(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._why_closed = "the connection was lost"
+            self._close()  # the reader sees the end of the stream too, and ends the run
+            raise ConnectionLost(self._why_closed) from None
+        if sent < len(data):
+            self._outgoing.append(data[sent:])
+            self._outgoing_bytes += len(data) - sent
+            self._something_to_send.set()
 
     # -- running ---------------------------------------------------------------------------------
 
