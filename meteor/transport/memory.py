@@ -205,7 +205,7 @@ class MemoryStream(PromptStream):
         """Send bytes, all or none, if the other end has read enough."""
         with self._sending:
             self._must_be_open()
-            if self.other._buffered > BUFFER_BYTES_MAX:
+            if not data or self.other._buffered > BUFFER_BYTES_MAX:
                 return 0
             self.other._arrive(data)
             return len(data)
