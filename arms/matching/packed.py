@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import invert, le
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ MERGED_MAX = 8
 """Shelves of the next level that one step merges: with them it takes some 5 ms."""
 
 FEW = 16
-"""Keys up to which Python works them out faster than numpy."""
+"""Keys up to which Python works them out faster than numpy, and boxes that it searches faster."""
 
 EVENTS_AT_ONCE = 1 << 18
 """Comparisons of points with shelves made in one go."""
@@ -72,6 +73,7 @@ class PackedIndex:
         self._levels: list[list[_Shelf]] = [[]]
         self._count = 0
         self._has_holes = False
+        self._few: list[tuple[int, list[int]]] | None = None  # codes and ends, if they are so few
 
     def __len__(self) -> int:
         return self._count
@@ -94,6 +96,7 @@ class PackedIndex:
 
     def _append(self, codes: Integers, ends: Ends) -> None:
         self._count += len(codes)
+        self._few = None
         while len(codes):
             room = TAIL_ROWS - self._tail_used
             self._shelves.append(self._tail, self._tail_used, ends[:, :room], codes[:room])
@@ -109,6 +112,7 @@ class PackedIndex:
         """
         ends = self._ends(lows, highs)
         self._count += len(codes)
+        self._few = None
         level = 1
         while FANOUT**level * SHELF_ROWS < len(codes):
             level += 1
@@ -135,6 +139,7 @@ class PackedIndex:
                 level[:] = self._without_empty(level)
         self._has_holes |= gone > 0
         self._count -= gone
+        self._few = None
         return gone
 
     def _without_empty(self, level: list[_Shelf]) -> list[_Shelf]:
@@ -251,12 +256,27 @@ class PackedIndex:
 
     # -- searching ---------------------------------------------------------------------------------
 
-    def meeting(self, low: ArrayLike, high: ArrayLike) -> Integers:
+    def meeting(self, low: Sequence[int], high: Sequence[int]) -> Integers:
         """Return the codes of the boxes that meet one; a code of several may come several times."""
+        if self._count <= FEW:
+            asked = [*high, *map(invert, low)]
+            return np.array([c for c, ends in self._each() if all(map(le, ends, asked))], np.int64)
         places = self._shelves.meeting(self._asked(low, high))
         assert places is not None
         codes = self._shelves.codes_at(places)
         return codes[codes >= 0]
+
+    def _each(self) -> list[tuple[int, list[int]]]:
+        """Return the code and the ends of each box, of few."""
+        if self._few is None:
+            shelves = [self._tail, *(shelf.number for level in self._levels for shelf in level)]
+            parts = [self._shelves.rows(shelf) for shelf in shelves]
+            self._few = [
+                pair
+                for ends, codes, _ in parts
+                for pair in zip(codes.tolist(), ends.T.tolist(), strict=True)
+            ]
+        return self._few
 
     def meeting_points(self, points: Integers) -> list[Integers]:
         """Return the same for each of many points, of shape (n, dimensions), worked out at once."""

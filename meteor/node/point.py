@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -152,7 +152,24 @@ class RendezvousPoint:
                 ours += self._rendezvous.watchers(self._clock(), some)
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
-        repeated = {places[row] for row in write.repeated}
+        return self._react(batch, ours, {places[row] for row in write.repeated}, copies)
+
+    def passes_on(self, batch: Batch) -> bool:
+        """Say whether all there is to do is to tell who watches, and that soon done."""
+        return 0 < len(batch) <= SITES_PER_SLICE and max(batch.expires_ms) <= self._clock()
+
+    def pass_on(self, batch: Batch, who: str) -> Placed:
+        """Tell who watches for data that have no time to live, and that is all."""
+        try:
+            ours = self._rendezvous.watchers(self._clock(), batch.sites)
+        except ArmsError as error:
+            return Placed(fault=f"{who}: {error}")
+        return self._react(batch, ours, (), 0)
+
+    def _react(
+        self, batch: Batch, ours: Sequence[Watchers], repeated: Collection[int], copies: int
+    ) -> Placed:
+        """Tell who watches, of all but what was repeated."""
         placed = Placed(copies=copies, matches=[theirs.count for theirs in ours])
         for row in repeated:
             placed.matches[row] = 0

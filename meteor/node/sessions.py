@@ -59,6 +59,7 @@ class Sessions:
         """Notifications that could not be delivered."""
         self._address, self._links = address, links
         self._clients: dict[str, Session] = {}
+        self._behind: dict[Session, None] = {}  # those that lag, in the order in which they began
         self._ways: dict[str, _Waiting] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -102,8 +103,9 @@ class Sessions:
             self._deliver(items, targets)
             return
         for part in _parts(targets):
-            taken = self._way(address).put(items, part)
-            self.lost += (len(items) - taken) * len(part)
+            way = self._way(address)
+            self.lost += (len(items) - way.put(items, part)) * len(part)
+            way.wake()
 
     def _deliver(self, items: Told, targets: Sequence[Target]) -> None:
         """Hand messages to clients that are connected here."""
@@ -117,13 +119,22 @@ class Sessions:
                 log.debug("client %s is not here any more; its watch runs out", client)
             else:
                 self.lost += session.offer(items, ids)
+                if session.lagging:
+                    self._behind[session] = None
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether there may be somebody to wait for."""
+        return bool(self._behind)
 
     async def catch_up(self) -> None:
         """Wait a moment for watchers here that lag behind, so that who posts keeps their pace."""
         deadline = trio.current_time() + SLOW_WATCHER_SECONDS
-        for session in list(self._clients.values()):
+        for session in list(self._behind):
             if session.lagging and trio.current_time() < deadline:
                 await session.catch_up(deadline)
+            if not session.lagging:
+                self._behind.pop(session, None)
 
     def _way(self, address: str) -> _Waiting:
         assert self._nursery is not None
@@ -176,10 +187,27 @@ class Session:
         self._progress = trio.Event()
 
     def offer(self, items: Told, watches: list[str]) -> int:
-        """Queue messages; returns how many notifications are lost as the client is too slow."""
+        """Send messages, or queue them; returns how many notifications are lost.
+
+        They are when the client is too slow, or gone.
+        """
+        first = not self.waiting
         lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
+        if first and self.waiting and self._channel.is_free:
+            try:
+                self._channel.push_now("notify", self._next())
+            except ConnectionLost:
+                self.waiting.close()
+                return len(items) * len(watches)
+        if self.waiting:
+            self.waiting.wake()
         return lost
+
+    def _next(self) -> Value:
+        """Take what goes into one frame."""
+        missed, self._missed = self._missed, 0
+        return [*columns(self.waiting.take()), missed]
 
     @property
     def lagging(self) -> bool:
@@ -198,9 +226,7 @@ class Session:
         try:
             while True:
                 await self.waiting.some()
-                batch = self.waiting.take()
-                missed, self._missed = self._missed, 0
-                await self._channel.push("notify", [*columns(batch), missed])
+                await self._channel.push("notify", self._next())
                 await trio.lowlevel.checkpoint()  # a full queue is many frames
                 if not self.waiting.is_half_full:
                     self._patience = True
@@ -223,6 +249,9 @@ class _Waiting:
         self._queue: deque[tuple[Group, int]] = deque()
         self._count = self._bytes = 0
         self._something = trio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -247,8 +276,11 @@ class _Waiting:
             self._bytes += size
             taken += len(some)
         self._count += taken
-        self._something.set()
         return taken
+
+    def wake(self) -> None:
+        """Have who waits for something look."""
+        self._something.set()
 
     async def some(self) -> None:
         """Wait until there is something."""
