@@ -152,16 +152,15 @@ class Rendezvous:
         """Say so for many plans; data that are points are matched all at once."""
         messages = [_as_kept(plan, results) for plan, results in zip(plans, written, strict=True)]
         interests: dict[int, list[Message]] = {}
-        asked: dict[int, list[int]] = {}
+        asked: list[int] = []
         for i, (plan, message) in enumerate(zip(plans, messages, strict=True)):
             if message.action is Action.STORE:
                 region = region_of(self.space, message)
                 if region.is_point:
                     interests[i] = []
                     if contains(plan.spans, cast(int, region.lowest)):
-                        asked[i] = [low for low, _ in region.boxes[0]]
-        profiles = [messages[i].profile for i in asked]
-        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
+                        asked.append(i)
+        found = self.store.candidates.selecting(now_ms, [messages[i].profile for i in asked])
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))
@@ -207,10 +206,9 @@ class Rendezvous:
         same watchers share one answer.
         """
         different = list({site.text: site for site in sites}.values())
-        cells = [site.cells for site in different]
         found: dict[str, Watchers] = {}
         same: dict[tuple[str, ...], Watchers] = {}
-        selecting = self.store.candidates.selecting(now_ms, different, cells)
+        selecting = self.store.candidates.selecting(now_ms, different)
         for site, interests in zip(different, selecting, strict=True):
             key = tuple([interest.header.id for interest in interests])
             ours = same.get(key)

@@ -2,7 +2,8 @@
 
 First come the axes on which a box is wide (a wildcard, or more than half of the axis), because one
 wide box among narrow ones would spoil the bounds of its block. Then comes the place of its centre
-on the Hilbert curve.
+on the Hilbert curve: of its upper bits, and where many have those in common, such as words that
+begin alike, of the lower ones.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Order:
         self._dimensions, self._bits, self._shift = dimensions, bits, bits - kept
         self._curve = Curve(dimensions, kept)
         self._of_points = of_points
+        self._below = [
+            (Curve(dimensions, min(kept, self._shift - begin)), begin)
+            for begin in range(0, self._shift, kept)
+        ]
         self.group_shift = dimensions * kept
         """The key of a box without its lower so many bits is its group."""
 
@@ -45,6 +50,14 @@ class Order:
             wide = widths >> self._bits - 1 != 0
             keys |= (wide << np.arange(self._dimensions)).sum(axis=1) << self.group_shift
         return keys
+
+    def rest(self, lows: Integers, highs: Integers) -> list[Integers]:
+        """Return more keys, of the bits that the keys have no room for: the lowest bits first."""
+        centres = lows + (highs - lows >> 1)
+        return [
+            encode_many(curve, centres >> shift & (1 << curve.bits) - 1)
+            for curve, shift in self._below
+        ]
 
     def key(self, low: Sequence[int], high: Sequence[int]) -> int:
         """Return the key of one box."""
