@@ -31,7 +31,6 @@ def small() -> Iterator[None]:
             for name, value in values.items():
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
-        patch.setattr(shelves, "MANY_BLOCKS", 5)
         patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
         patch.setattr(packed, "FEW", 3)
