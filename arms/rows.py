@@ -28,6 +28,8 @@ class Stored:
     point: bool
     """Whether that identifier is the whole region."""
     message: Message
+    stored_ms: int
+    """When it came here."""
 
 
 def write_row(now_ms: int, kind: Kind, message: Message, region: Region) -> tuple[object, ...]:
@@ -103,7 +105,7 @@ WAITING = "SELECT count(*) FROM message WHERE kind = 'data' AND point = 1 AND id
 
 def read_row(row: tuple[Any, ...]) -> Stored:
     """Return a row as the message that it is."""
-    id_, kind, action, profile, identifier, point, _, expires_ms = row[:8]
+    id_, kind, action, profile, identifier, point, stored_ms, expires_ms = row[:8]
     sender, reply_to, credential, context, modifiers, data, term, voters, _, seq = row[8:]
     header = Header(
         Profile.parse(profile),
@@ -117,7 +119,7 @@ def read_row(row: tuple[Any, ...]) -> Stored:
     )
     wanted = Modifiers() if modifiers == PLAIN else Modifiers(*json.loads(modifiers))
     message = Message(header, Action(action), data, wanted)
-    return Stored(seq, Kind(kind), identifier, bool(point), message)
+    return Stored(seq, Kind(kind), identifier, bool(point), message, stored_ms)
 
 
 def is_plain_row(row: tuple[Any, ...]) -> bool:

@@ -253,12 +253,12 @@ class Store:
             raise StoreError(f"a {message.action} message is not kept")
         if region.lowest is None:
             return None  # a contradiction such as a=1, a=2: it can never match, so nothing is kept
-        row = write_row(now_ms, kind, message, region)
-        seq = self._writer.execute(INSERT, row).lastrowid
+        seq = self._writer.execute(INSERT, write_row(now_ms, kind, message, region)).lastrowid
         assert seq is not None
         self._index.add(kind, seq, message.profile, region)
         if kind is Kind.INTEREST:
-            self._gathered.append(Stored(seq, kind, region.lowest, region.is_point, message))
+            at, point = region.lowest, region.is_point
+            self._gathered.append(Stored(seq, kind, at, point, message, now_ms))
         return seq
 
     def _row(self, id_: str) -> tuple[Any, ...] | None:
@@ -428,11 +428,11 @@ class Store:
     def voted_otherwise(
         self, voters: str, spans: Spans, after: int, upto: int, limit: int
     ) -> list[Stored]:
-        """Return data in the spans, numbered after one and up to another, that others vote on."""
+        """Return data in the spans that others vote on, by number, after one and up to another."""
         where, bounds = _within(spans)
         rows = self._read(
             f"SELECT {STORED} FROM message WHERE seq > ? AND seq <= ? AND kind = 'data' "
-            f"AND voters != ? AND ({where}) LIMIT ?",
+            f"AND voters != ? AND ({where}) ORDER BY seq LIMIT ?",
             (after, upto, voters, *bounds, limit),
         )
         return list(map(read_row, rows))

@@ -55,7 +55,12 @@ class Forget:
     address: str
 
 
-Task = Message | Take | Check | Survey | Forget
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Say, as a match, whether you miss a peer, or did a moment ago."""
+
+
+Task = Message | Take | Check | Survey | Forget | Miss
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class Errand:
                 task = ["survey", order]
             case Forget(address):
                 task = ["forget", [address]]
+            case Miss():
+                task = ["miss", []]
         resume = [[at, id_] for at, id_ in self.resume.items()]
         flags = [self.traced, self.quiet, self.repeated]
         return [*task, self.spans, resume, self.bytes_max, *flags]
@@ -262,6 +269,8 @@ def _task(kind: str, body: Value) -> Task:
             return Survey(body)
         case "forget", [str() as address]:
             return Forget(address)
+        case "miss", []:
+            return Miss()
         case _:
             raise InputError(f"no errand of the kind {kind!r}")
 

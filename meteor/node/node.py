@@ -153,6 +153,7 @@ class Node:
             nursery.start_soon(self._remember, folder)
             reunion = Reunion(
                 self.overlay,
+                self.replicas,
                 self.config,
                 self._random,
                 lambda: [peer.address for peer in identity.load(folder).known],
@@ -216,6 +217,7 @@ class Node:
         self.point = point
         point.obey = self.move.obey
         self.router = Router(self.space, self.overlay, self._links, point, gate)
+        self.voting.whole = self.router.whole
         self._handover = Handover(
             self.space,
             store,

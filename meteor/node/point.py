@@ -18,8 +18,8 @@ from arms.rendezvous import Effect, Notification, Place, Rendezvous, Watchers, c
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
-from meteor.limits import PAGE_BYTES
-from meteor.node.errands import Answer, Check, Errand, Forget, Survey, Take
+from meteor.limits import PAGE_BYTES, RETURN_SECONDS
+from meteor.node.errands import Answer, Check, Errand, Forget, Miss, Survey, Take
 from meteor.node.replicas import Replicas
 from meteor.node.voting import Doubled, Voting
 from meteor.node.writer import Writer
@@ -103,7 +103,7 @@ class RendezvousPoint:
             match errand.task:
                 case Message(action=Action.RETRIEVE):
                     answers[i] = await self._retrieve(errand, errand.task)
-                case Survey() | Check() | Forget():
+                case Survey() | Check() | Forget() | Miss():
                     answers[i] = self._look(errand)
                 case _:
                     pass  # a post or a take, done above
@@ -120,6 +120,8 @@ class RendezvousPoint:
                 return Answer(covered=errand.spans, matches=int(there))
             case Forget(address):
                 return Answer(covered=errand.spans, matches=int(self._forget(address)))
+            case Miss():
+                return Answer(covered=errand.spans, matches=int(self._voting.misses_somebody))
             case _:
                 return Answer()
 
@@ -239,16 +241,15 @@ class RendezvousPoint:
     def _stamped(self, errand: Errand) -> Message:
         """Return the message with its voters, if this peer is the one that is asked for it.
 
-        What may have been stored elsewhere has voters there, perhaps; two majorities could give it
-        to two takers. So it has none here, until there is no doubt about it.
+        What was asked before may have been stored elsewhere, with voters there; two majorities
+        could give it to two takers. So it has none here, until there is no elsewhere.
         """
         message = _message(errand)
-        if message.action is not Action.STORE or message.header.voters.peers:
+        known = bool(message.header.voters.peers)
+        if message.action is not Action.STORE or known or errand.repeated:
             return message
         lowest = region_of(self._rendezvous.space, message).lowest
         if lowest is None or not contains(errand.spans, lowest):
-            return message
-        if errand.repeated and self._voting.may_be_elsewhere(lowest):
             return message
         return message.voted_on_by(Voters(0, self._replicas.holders))
 
@@ -298,8 +299,9 @@ MAY_BE_TAKEN = (
 def _refusal(outcome: Unreached | Doubled) -> str:
     if isinstance(outcome, Doubled):
         return (
-            "an item is not given away: its post was repeated while a peer was out of reach that "
-            "may have the item too, and give it to somebody else; try again when it is back"
+            "an item is not given away: its post was repeated, so it may be elsewhere too, and be "
+            f"given to somebody else there; try again when no peer is missing, after "
+            f"{RETURN_SECONDS:.0f} seconds"
         )
     if not outcome.voters:
         return "others try to take the same items; try again"

@@ -19,6 +19,7 @@ import trio
 from meteor.config import Config
 from meteor.errors import MeteorError
 from meteor.node.overlay import Overlay
+from meteor.node.replicas import Replicas
 from meteor.ring.doubts import UNKNOWN
 from meteor.ring.questions import Neighbours, Peer
 
@@ -33,9 +34,15 @@ class Reunion:
     """Looks for lost peers and other rings."""
 
     def __init__(
-        self, overlay: Overlay, config: Config, random: Random, known: Callable[[], Sequence[str]]
+        self,
+        overlay: Overlay,
+        replicas: Replicas,
+        config: Config,
+        random: Random,
+        known: Callable[[], Sequence[str]],
     ) -> None:
-        self._overlay, self._config, self._random = overlay, config, random
+        self._overlay, self._replicas = overlay, replicas
+        self._config, self._random = config, random
         self._known = known
         """Returns the addresses of peers that this one knew in an earlier life."""
         self._turn = 0
@@ -63,7 +70,9 @@ class Reunion:
         around = await self._overlay.ring_at(peer.address)
         if around is None:
             return
-        if around.peer != peer:  # somebody else is there now: the lost one is gone for good
+        # Somebody else is there now: the lost one is gone for good. But those that have the copies
+        # may know of posts that it had accepted, and that this one does not have yet.
+        if around.peer != peer and self._replicas.settled:
             self._overlay.lost.gone(peer)
         await self._meet(around)
 

@@ -24,12 +24,23 @@ from meteor.limits import (
     REPLY_SHARE,
     Bounds,
 )
-from meteor.node.errands import Answer, Errand, Trace
+from meteor.node.errands import Answer, Errand, Miss, Trace
 from meteor.node.gate import Gate
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.point import RendezvousPoint
-from meteor.ring.arcs import Members, Spans, arc, contains, intersect, meeting, missing, subtract
+from meteor.ring.arcs import (
+    WHOLE,
+    Everything,
+    Members,
+    Spans,
+    arc,
+    contains,
+    intersect,
+    meeting,
+    missing,
+    subtract,
+)
 from meteor.ring.doubts import addresses
 from meteor.ring.fingers import Known
 from meteor.ring.questions import Peer
@@ -38,6 +49,9 @@ from meteor.transport.frames import Value
 from squid import Space
 
 log = logging.getLogger("meteor.node")
+
+WHOLE_SECONDS = 5.0
+"""How long all peers may take to say whether they miss one; then the ring counts as not whole."""
 
 Share = dict[Peer, list[tuple[int, Spans]]]
 
@@ -94,6 +108,11 @@ class Router:
             await trio.sleep(pause)
             pause = min(pause * 2, 0.5)
             errands = [replace(errand, repeated=True) for errand in errands]
+
+    async def whole(self) -> bool:
+        """Say whether all of the ring answers, and nobody in it has missed a peer lately."""
+        (answer,) = await self.ask([Errand(Miss(), WHOLE)], WHOLE_SECONDS)
+        return not answer.matches and not missing(Everything(), WHOLE, answer.covered)
 
     async def route(
         self, errands: Sequence[Errand], seconds: float, hops: int, sender: int | None = None

@@ -10,7 +10,7 @@ by those that have the copies now, which takes a majority of the old ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -30,19 +30,20 @@ from arms.ballots import (
     taken_by,
 )
 from arms.errors import ArmsError
-from arms.limits import ROUNDS_MAX, TIME_MS_MAX
-from arms.message import Message, Voters, region_of
+from arms.limits import ROUNDS_MAX
+from arms.message import Message, Voters
 from arms.rows import Stored
 from arms.store import Store
 from arms.writes import Assign, Take, Vote
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError
-from meteor.limits import VOTES_PER_REQUEST_MAX
+from meteor.limits import RETURN_SECONDS, VOTES_PER_REQUEST_MAX
 from meteor.node.links import Links
 from meteor.node.overlay import Overlay
 from meteor.node.replicas import Replicas
+from meteor.node.voting_wire import read_vote, read_voted, vote_wire, voted_wire
 from meteor.node.writer import Writer
-from meteor.ring.arcs import TOP, Spans
+from meteor.ring.arcs import Spans
 from meteor.transport.frames import Value
 
 log = logging.getLogger("meteor.ring")
@@ -61,6 +62,10 @@ ROWS_LOOKED_AT = 2_000
 
 LOOKS_AT_ONCE = 5
 """How many times that for a report."""
+
+
+LOOK_AROUND_SECONDS = 10.0
+"""How often a peer asks all others, at most, whether they miss one: while repeated posts wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,11 @@ class Voting:
         self._looked_for: tuple[str, Spans] = ("", ())
         self._looked = 0  # the number of the last item that was looked at for stale voters
         self._passed_over = False  # some had stale voters that could not be replaced
-        self._waiting: int | None = None  # where an item is that may have no voters yet
+        self.whole: Callable[[], Awaitable[bool]] = _nobody_knows
+        """Says whether nobody in the ring misses a peer."""
+        self._whole_ms = 0  # when nobody did
+        self._asked = -LOOK_AROUND_SECONDS
+        self._waiting: Stored | None = None  # the first item that may have no voters yet
 
     # -- leading -----------------------------------------------------------------------------------
 
@@ -144,25 +153,34 @@ class Voting:
         Items of an older version have none, what lay in another peer's arc when it was stored, and
         what may be elsewhere too, with voters there: that gets none while it may.
         """
-        if ids := tuple(m.id for m in messages if self._lacks_voters(m)):
+        found = {m.id: self._store.find(self._clock(), m.id) for m in messages}
+        without = [e for e in found.values() if e is not None and not e.message.header.voters.peers]
+        if ids := tuple(entry.message.id for entry in without if self._may_have_voters(entry)):
             await self._writer.commit([Assign(ids, Voters(0, self._replicas.holders))])
             await self._replicas.confirmed()
+            found |= {id_: self._store.find(self._clock(), id_) for id_ in ids}
         motions = []
         for message in messages:
-            stored = self._store.find(self._clock(), message.id)
+            stored = found[message.id]
             header = (message if stored is None else stored.message).header
             motions.append(Motion(header.id, header.voters, "", header.expires_ms))
         return motions
 
-    def _lacks_voters(self, message: Message) -> bool:
-        """Say whether an item has no voters, and may have some."""
-        if message.header.voters.peers:
-            return False
-        at = region_of(self._store.space, message).lowest
-        return at is not None and not self.may_be_elsewhere(at)
+    def _may_have_voters(self, entry: Stored) -> bool:
+        """Say whether an item can't be elsewhere, with voters there.
+
+        It was posted before it came here, perhaps into a part of the ring that was cut off. A while
+        later the cut was noticed by all who are next to it, or had healed.
+        """
+        return entry.stored_ms + RETURN_SECONDS * 1000 <= self._whole_ms
+
+    @property
+    def misses_somebody(self) -> bool:
+        """Whether this peer misses another, or did a while ago."""
+        return self._overlay.lost.missing(trio.current_time())
 
     def may_be_elsewhere(self, identifier: int) -> bool:
-        """Say whether a post that was repeated may be elsewhere too, unknown here."""
+        """Say whether what lies at a place may be elsewhere too, unknown here."""
         return self._overlay.lost.may_be_elsewhere(identifier, trio.current_time())
 
     async def _ballot(self, motions: Sequence[Motion]) -> dict[str, Outcome]:
@@ -218,13 +236,13 @@ class Voting:
             raise MeteorError("nobody is there")
         answers: list[Voted] = []
         for i in range(0, len(asked), VOTES_PER_REQUEST_MAX):
-            body = [_vote_wire(vote) for vote in asked[i : i + VOTES_PER_REQUEST_MAX]]
+            body = [vote_wire(vote) for vote in asked[i : i + VOTES_PER_REQUEST_MAX]]
             reply = await self._links.request(
                 address, "vote", [place, body], self._config.request_seconds
             )
             if not isinstance(reply, list) or len(reply) != len(body):
                 raise InputError("what came are no votes")
-            answers += map(_read_voted, reply)
+            answers += map(read_voted, reply)
         return answers
 
     async def _address(self, place: int) -> str | None:
@@ -243,6 +261,7 @@ class Voting:
         while True:
             await trio.sleep(RENEW_SECONDS)
             try:
+                await self._look_around()
                 while self._replicas.settled and self._unlooked:
                     stale = self._look()
                     if stale and not await self._replace(stale):
@@ -252,6 +271,17 @@ class Voting:
                 log.info("voters were not replaced: %s; it will be tried again", error)
             if self._passed_over:
                 self._looked, self._passed_over = 0, False
+
+    async def _look_around(self) -> None:
+        """See whether the ring is whole, if an item has waited for that for long enough."""
+        now_ms, now = self._clock(), trio.current_time()
+        waiting = self._waiting
+        if waiting is None or waiting.stored_ms + RETURN_SECONDS * 1000 > now_ms:
+            return
+        if now >= self._asked + LOOK_AROUND_SECONDS and not self.misses_somebody:
+            self._asked = now
+            if await self.whole():
+                self._whole_ms = now_ms
 
     @property
     def renewing(self) -> bool:
@@ -269,9 +299,11 @@ class Voting:
         this peer's arc or its copies move.
         """
         wanted = (str(Voters(0, self._replicas.holders)), self._overlay.spans)
-        over = self._waiting is not None and not self.may_be_elsewhere(self._waiting)
-        if wanted != self._looked_for or over:
+        if wanted != self._looked_for:
             self._looked_for, self._looked, self._passed_over = wanted, 0, False
+            self._waiting = None
+        if self._waiting is not None and self._may_have_voters(self._waiting):
+            self._looked = min(self._looked, self._waiting.seq - 1)
             self._waiting = None
         return self._looked < self._store.newest()[0]
 
@@ -281,8 +313,8 @@ class Voting:
         found = self._store.voted_otherwise(
             *self._looked_for, self._looked, upto, VOTES_PER_REQUEST_MAX
         )
-        stale = [e for e in found if e.message.header.voters.peers or self._lacks_voters(e.message)]
-        waiting = [entry.identifier for entry in found if entry not in stale]
+        stale = [e for e in found if e.message.header.voters.peers or self._may_have_voters(e)]
+        waiting = [entry for entry in found if entry not in stale]
         if waiting and self._waiting is None:
             self._waiting = waiting[0]
         if not stale:
@@ -333,7 +365,7 @@ class Voting:
             case [int() as place, list() as wires] if len(wires) <= VOTES_PER_REQUEST_MAX:
                 if place != self._overlay.me.id:
                     raise InputError(f"the voter at {place} is not here")
-                return [_voted_wire(voted) for voted in await self._vote(map(_read_vote, wires))]
+                return [voted_wire(voted) for voted in await self._vote(map(read_vote, wires))]
             case _:
                 raise InputError("what came is no ballot")
 
@@ -346,56 +378,6 @@ class Voting:
         ]
 
 
-def _vote_wire(vote: Vote) -> Value:
-    return [vote.id, vote.voters.to_wire(), vote.ballot, vote.value, vote.expires_ms]
-
-
-def _read_vote(wire: Value) -> Vote:
-    match wire:
-        case [str() as id_, voters, ballot, str() | None as value, int() as expires_ms] if (
-            0 <= expires_ms <= TIME_MS_MAX
-        ):
-            return Vote(id_, Voters.from_wire(voters), _read_ballot(ballot), value, expires_ms)
-        case _:
-            raise InputError("what came is no ballot")
-
-
-def _voted_wire(voted: Voted) -> Value:
-    return [
-        voted.voters.to_wire(),
-        voted.promised,
-        voted.accepted,
-        voted.value,
-        voted.taker,
-        voted.granted,
-    ]
-
-
-def _read_voted(wire: Value) -> Voted:
-    match wire:
-        case [
-            voters,
-            promised_,
-            accepted_,
-            str() as value,
-            str() | None as taker,
-            bool() as granted,
-        ]:
-            return Voted(
-                Voters.from_wire(voters),
-                _read_ballot(promised_),
-                _read_ballot(accepted_),
-                value,
-                taker,
-                granted,
-            )
-        case _:
-            raise InputError("what came is no vote")
-
-
-def _read_ballot(wire: Value) -> Ballot:
-    match wire:
-        case [int() as round_, int() as leader] if 0 <= round_ <= ROUNDS_MAX and 0 <= leader <= TOP:
-            return round_, leader
-        case _:
-            raise InputError("what came is no ballot")
+async def _nobody_knows() -> bool:
+    """Without a ring around it a peer can't tell."""
+    return False

@@ -26,6 +26,7 @@ class Lost:
 
     def __init__(self) -> None:
         self._since: dict[Peer, float] = {}
+        self._ended: dict[int, None] = {}  # places of lost peers that will not come back
         self._doubts: dict[Peer, Spans] = {}
         self._doubted: dict[Peer, float] = {}  # since when
         self._returned = -RETURN_SECONDS  # when the last one came back
@@ -38,8 +39,9 @@ class Lost:
     def add(self, peer: Peer, now: float) -> None:
         """Hear that a peer does not answer."""
         if peer not in self._since and len(self._since) >= LOST_PEERS_MAX:
-            self.gone(next(iter(self._since)))
+            del self._since[next(iter(self._since))]  # what is in doubt because of it stays so
         self._since.setdefault(peer, now)
+        self._ended.pop(peer.id, None)
 
     def back(self, peer: Peer, now: float) -> None:
         """Hear that a peer is in the ring again; it will be handed what is its own."""
@@ -47,8 +49,14 @@ class Lost:
             self._returned = now
 
     def gone(self, peer: Peer) -> None:
-        """Hear that a peer will not come back, so that nothing is to be expected of it."""
-        self._since.pop(peer, None)
+        """Hear that a peer will not come back, so that nothing is to be expected of it.
+
+        That may be known before anybody has taken its arc over: then there is no doubt about it.
+        """
+        if self._since.pop(peer, None) is not None:
+            self._ended[peer.id] = None
+            if len(self._ended) > LOST_PEERS_MAX:
+                del self._ended[next(iter(self._ended))]
         self._doubts.pop(peer, None)
         self._doubted.pop(peer, None)
 
@@ -72,11 +80,14 @@ class Lost:
 
         What lies behind the last one of them was that of a peer nobody here has known.
         """
-        taken = arc(after, upto)
-        lost = [peer for peer in self._since if contains(taken, peer.id)]
-        for peer in sorted(lost, key=lambda peer: (peer.id - after - 1) % RING_SIZE):
-            self._doubt(peer, arc(after, peer.id), now)
-            after = peer.id
+        taken, begin = arc(after, upto), after
+        lost: dict[int, Peer | None] = dict.fromkeys(self._ended)
+        lost |= {peer.id: peer for peer in self._since}
+        places = [place for place in lost if contains(taken, place)]
+        for place in sorted(places, key=lambda place: (place - begin - 1) % RING_SIZE):
+            if (peer := lost[place]) is not None:
+                self._doubt(peer, arc(after, place), now)
+            after = place
         if after != upto:
             self._doubt(Peer(upto, UNKNOWN), arc(after, upto), now)
 
@@ -85,17 +96,24 @@ class Lost:
         found = {peer: intersect(doubted, spans) for peer, doubted in self._doubts.items()}
         return {peer: doubted for peer, doubted in found.items() if doubted}
 
+    def missing(self, now: float) -> bool:
+        """Say whether somebody is missing, or came back only a while ago.
+
+        Then a part of the ring may have gone, or go on, by itself.
+        """
+        return (
+            any(peer.address != UNKNOWN for peer in self._since)
+            or now < self._returned + RETURN_SECONDS
+        )
+
     def may_be_elsewhere(self, identifier: int, now: float) -> bool:
         """Say whether a post for an identifier may have been accepted by others too, unknown here.
 
         A lost peer may be responsible for it; or for me, and go on with what is mine in its part.
         One that is back has handed that over only after a while.
         """
-        return (
-            any(peer.address != UNKNOWN for peer in self._since)
-            or now < self._returned + RETURN_SECONDS
-            or any(contains(spans, identifier) for spans in self._doubts.values())
-        )
+        doubted = any(contains(spans, identifier) for spans in self._doubts.values())
+        return doubted or self.missing(now)
 
     def handed(self, mine: Spans, taken: Spans, giver: Doubts, now: float) -> None:
         """Take spans in from a peer with doubts of its own.
@@ -118,7 +136,7 @@ class Lost:
     def bounds(self) -> Bounds:
         """Say how many are looked for and waited for."""
         return {
-            "lost peers": (len(self._since), LOST_PEERS_MAX),
+            "lost peers": (max(len(self._since), len(self._ended)), LOST_PEERS_MAX),
             "peers that are waited for": (len(self._doubts), LOST_PEERS_MAX),
         }
 

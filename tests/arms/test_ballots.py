@@ -146,6 +146,21 @@ def test_a_tombstone_tells_who_has_it(tmp_path: Path) -> None:
     store.close()
 
 
+def test_items_that_others_vote_on_come_by_number_so_that_none_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "store.db", LAB)
+    names = [f"n{i * 7 % 30:02}" for i in range(30)]  # not in the order of their places
+    store.apply(NOW, [[Put(post("store", f"type={name}", name)) for name in names]])
+    seen: list[str] = []
+    after = 0
+    while found := store.voted_otherwise("1,2,3", ((0, 2**63 - 1),), after, 30, 7):
+        seen += [entry.message.id for entry in found]
+        after = found[-1].seq
+    assert seen == names
+    store.close()
+
+
 def test_who_votes_in_a_later_term_is_noted_and_earlier_ballots_are_void(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db", LAB)
     message = post("store", "type=a", "i").voted_on_by(THREE)

@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["arms", "meteor", "squid"]):
     from arms.profile import Profile
     from meteor.errors import MeteorError
     from meteor.limits import PROTOCOL
-    from meteor.node import overlay_wire, reconciler, voting
+    from meteor.node import overlay_wire, reconciler, voting_wire
     from meteor.node.copying import read_writes
     from meteor.node.errands import Answer, Errand, Survey, Take, Trace, errand_for
     from meteor.transport.channel import Hello, accepted
@@ -144,8 +144,8 @@ def between_peers(value: Value) -> None:
         lambda entry: overlay_wire.read_doubts(entry) if isinstance(entry, list) else None,
         reconciler._read_names,
         reconciler._read_digests,
-        voting._read_vote,
-        voting._read_voted,
+        voting_wire.read_vote,
+        voting_wire.read_voted,
         lambda entry: read_writes([entry], []),
         lambda entry: read_writes([], [entry]),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meteor.limits import LOST_SECONDS, RETURN_SECONDS
+from meteor.limits import LOST_PEERS_MAX, LOST_SECONDS, RETURN_SECONDS
 from meteor.ring.arcs import WHOLE, arc, union
 from meteor.ring.doubts import UNKNOWN, Lost
 from meteor.ring.questions import Peer
@@ -67,6 +67,38 @@ def test_a_peer_that_will_not_come_back_is_not_waited_for() -> None:
     lost.expire(2.0 + LOST_SECONDS)
     assert lost.peers == ()
     assert union(lost.doubts(arc(0, 300))) == ()
+
+
+def test_the_arc_of_a_peer_that_will_not_come_back_is_taken_over_without_doubt() -> None:
+    """Its host was replaced by another before its successor took its arc over."""
+    lost = Lost()
+    lost.add(A, 0.0)
+    lost.add(B, 0.0)
+    lost.gone(B)
+    lost.take_over(50, 200, 1.0)
+    assert lost.doubts(arc(0, 300)) == {A: arc(50, 100)}
+
+
+def test_a_peer_that_was_believed_gone_is_waited_for_when_it_is_lost_once_more() -> None:
+    lost = Lost()
+    lost.add(B, 0.0)
+    lost.gone(B)
+    lost.add(B, 1.0)
+    lost.take_over(50, 200, 2.0)
+    assert lost.doubts(arc(0, 300)) == {B: arc(50, 200)}
+
+
+def test_what_is_in_doubt_stays_so_when_more_are_lost_than_can_be_looked_for() -> None:
+    lost = lost_both()
+    for place in range(LOST_PEERS_MAX):
+        lost.add(Peer(1000 + place, f"{place}:1"), 3.0)
+    assert A not in lost.peers
+    assert lost.doubts(arc(0, 300)) == {A: arc(50, 100), B: arc(100, 200)}
+    for place in range(LOST_PEERS_MAX + 1):
+        peer = Peer(1000 + place, f"{place}:1")
+        lost.add(peer, 4.0)
+        lost.gone(peer)
+    assert all(number <= most for number, most in lost.bounds().values())
 
 
 def test_a_peer_that_is_back_is_looked_for_no_more_but_its_part_waits_to_be_handed_over() -> None:

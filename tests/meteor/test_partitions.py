@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from trio.testing import MockClock
 
 from meteor.client import Ring, connect
 from meteor.errors import InputError, RemoteError
+from meteor.node.replicas import Replicas
 from meteor.transport.memory import MemoryNetwork
 from tests.meteor.rings import TestRing, ring_of
 from tests.meteor.test_copies import copied, found, posted
@@ -128,6 +130,32 @@ async def test_a_peer_that_returns_ends_the_doubt(
         await ring.start("p3")
         await ring.settle()
         assert (await client.aggregate("degree=*")).lost == ()
+
+
+async def test_a_host_that_was_replaced_is_waited_for_until_the_copies_agree(
+    tmp_path: Path,
+    memory: MemoryNetwork,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has a copy may know of a post that the new owner of the arc does not have yet."""
+    async with (
+        ring_of(6, tmp_path, memory) as ring,
+        connect(ring.addresses["p0"], network=ring.network(), seconds=30) as client,
+    ):
+        await posted(client, 20)
+        gone = ring.addresses["p3"]
+        await ring.stop("p3")
+        await ring.settle()
+        with monkeypatch.context() as patch:
+            patch.setattr(Replicas, "settled", property(lambda replicas: False))
+            shutil.rmtree(ring.folder / "p3")
+            await ring.start("p3")
+            await trio.sleep(60)
+            assert (await client.aggregate("degree=*")).lost == (gone,)
+        await trio.sleep(30)
+        assert (await client.aggregate("degree=*")).lost == ()
+        assert await found(client) == set(range(20))
 
 
 async def test_a_peer_that_leaves_in_good_order_leaves_no_doubt(

@@ -76,6 +76,12 @@ def test_seeds_that_found_takes_that_were_told_wrongly(seed: int) -> None:
     assert report.violation == "", f"{report.checker}: {report.settings.command}"
 
 
+@pytest.mark.parametrize(("peers", "seed"), [(24, 1721), (16, 1901)])
+def test_seeds_that_waited_for_a_peer_that_had_been_replaced(peers: int, seed: int) -> None:
+    report = simulate(Settings(peers, 0.25, seed, ALL))
+    assert report.violation == "", f"{report.checker}: {report.settings.command}"
+
+
 @pytest.mark.parametrize("fault", ["partition", "power", "crash", "churn"])
 def test_no_violation_under_each_of_the_great_faults(fault: str) -> None:
     report = simulate(Settings(7, 1.0, 100, ("latency", "drift", fault)))
