@@ -53,8 +53,7 @@ class Audience:
         if len(self._kept) + len(sites) > SITES_KEPT or self._watchers > WATCHERS_KEPT:
             self._forget()
         new = [site for site in sites if site not in self._kept]
-        cells = [site.cells for site in new]
-        selecting = self._candidates.selecting(now_ms, new, cells)
+        selecting = self._candidates.selecting(now_ms, new)
         for site, interests in zip(new, selecting, strict=True):
             key = tuple([interest.header.id for interest in interests])
             ours = self._same.get(key)

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from arms.box_index import EXACT, FLAG_BITS, BoxIndex, Read, is_plain
+from arms.fine_boxes import FineBoxes
 from arms.limits import HOT_CHARACTERS_MAX
 from arms.message import Action, Kind, Message, region_of_profile
 from arms.profile import Profile
@@ -36,6 +37,7 @@ class Candidates:
     def __init__(self, space: Space, index: BoxIndex, read: Read) -> None:
         self.index = index
         self._space, self._read = space, read
+        self._fine_boxes = FineBoxes(space)
         self._hot: dict[int, _Hot] = {}
         self._hot_characters = 0
 
@@ -51,14 +53,13 @@ class Candidates:
             if hot is not None:
                 yield hot.stored
 
-    def selecting(
-        self, now_ms: int, data: Sequence[Selected], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
+    def selecting(self, now_ms: int, data: Sequence[Selected]) -> list[list[Message]]:
+        """Return, for each of several data, the interests that select it."""
+        boxes = list(map(self._fine_boxes.of, data))
         return [
             self._selecting(now_ms, profile, codes) if codes else []
             for profile, codes in zip(
-                data, self.index.meeting_each(Kind.INTEREST, cells), strict=True
+                data, self.index.meeting_each(Kind.INTEREST, boxes), strict=True
             )
         ]
 

@@ -143,16 +143,15 @@ class Rendezvous:
         """Say so for many plans; data that are points are matched all at once."""
         messages = [_as_kept(plan, results) for plan, results in zip(plans, written, strict=True)]
         interests: dict[int, list[Message]] = {}
-        asked: dict[int, list[int]] = {}
+        asked: list[int] = []
         for i, (plan, message) in enumerate(zip(plans, messages, strict=True)):
             if message.action is Action.STORE:
                 region = region_of(self.space, message)
                 if region.is_point:
                     interests[i] = []
                     if contains(plan.spans, cast(int, region.lowest)):
-                        asked[i] = [low for low, _ in region.boxes[0]]
-        profiles = [messages[i].profile for i in asked]
-        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
+                        asked.append(i)
+        found = self.store.candidates.selecting(now_ms, [messages[i].profile for i in asked])
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))

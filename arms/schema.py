@@ -209,6 +209,10 @@ def _plain_boxes(connection: sqlite3.Connection, space: Space) -> None:
     box_index.create_tables(connection, space)
 
 
+def _finer_boxes(connection: sqlite3.Connection, space: Space) -> None:
+    box_index.create_tables(connection, space)
+
+
 def digest(id_: str, expires_ms: int, term: int) -> int:
     """Return 63 bits that stand for one state of a message."""
     content = f"{id_} {expires_ms} {term}".encode()
@@ -219,5 +223,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _first_tables,
     _votes_and_digests,
     _plain_boxes,
+    _finer_boxes,
 )
 """One step for each schema version; the version of a file is the number of steps it has seen."""

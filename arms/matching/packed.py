@@ -160,9 +160,12 @@ class PackedIndex:
         ends[self._dimensions :] = ~highs.T
         return ends
 
-    def _keys(self, ends: Ends) -> Integers:
+    def _cells(self, ends: Ends) -> tuple[Integers, Integers]:
         wide = ends.astype(np.int64)
-        return self._order.keys(wide[: self._dimensions].T, ~wide[self._dimensions :].T)
+        return wide[: self._dimensions].T, ~wide[self._dimensions :].T
+
+    def _keys(self, ends: Ends) -> Integers:
+        return self._order.keys(*self._cells(ends))
 
     # -- keeping order -----------------------------------------------------------------------------
 
@@ -203,9 +206,9 @@ class PackedIndex:
             parts = [_cut(part, part[2] <= limit) for part in parts]
         parts += [self._taken(shelf) for shelf in met]
         level = [shelf for shelf in self._levels[number] if shelf not in chosen]
-        self._levels[number] = _in_order([*level, *self._sorted(rest)])
+        self._levels[number] = _by_key([*level, *self._sorted(rest)])
         kept = [shelf for shelf in below if shelf not in met]
-        self._levels[number + 1] = _in_order([*kept, *self._sorted(parts)])
+        self._levels[number + 1] = _by_key([*kept, *self._sorted(parts)])
 
     def _close_holes(self, number: int) -> bool:
         """Join two neighbours of a level when one has holes and there is room for both."""
@@ -236,7 +239,7 @@ class PackedIndex:
         codes = np.concatenate([part[1] for part in parts])
         keys = np.concatenate([part[2] for part in parts])
         ends = np.concatenate([part[0] for part in parts], axis=1)
-        order = keys.argsort(kind="stable")
+        order = self._in_order(ends, keys)
         source, padding = _blocks(keys[order] >> self._order.group_shift)
         source = order[source]
         blocks = len(source) // BLOCK
@@ -253,6 +256,16 @@ class PackedIndex:
             live = int(np.count_nonzero(there >= 0))
             made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live, live))
         return made
+
+    def _in_order(self, ends: Ends, keys: Integers) -> Integers:
+        """Return the order of rows by their keys, and of those with the same key by the rest."""
+        order = keys.argsort(kind="stable")
+        same = np.diff(keys[order], prepend=-1, append=-1) == 0
+        tied = np.flatnonzero(same[1:] | same[:-1])
+        rows = order[tied]
+        rest = self._order.rest(*self._cells(ends[:, rows]))
+        order[tied] = rows[np.lexsort((*rest, keys[rows]))]
+        return order
 
     # -- searching ---------------------------------------------------------------------------------
 
@@ -278,12 +291,12 @@ class PackedIndex:
             ]
         return self._few
 
-    def meeting_points(self, points: Integers) -> list[Integers]:
-        """Return the same for each of many points, of shape (n, dimensions), worked out at once."""
-        asked = ~self._ends(~points, ~points)
+    def meeting_each(self, lows: Integers, highs: Integers) -> list[Integers]:
+        """Return the same for each of many boxes, of shape (n, dimensions), worked out at once."""
+        asked = ~self._ends(~highs, ~lows)
         step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
         found: list[Integers] = []
-        for begin in range(0, len(points), step):
+        for begin in range(0, len(lows), step):
             found += self._shelves.meeting_each(asked[:, begin : begin + step])
         return found
 
@@ -343,7 +356,7 @@ def _near(level: list[_Shelf], key: int) -> list[_Shelf]:
     return _overlapping(level, _Shelf(0, key, key))
 
 
-def _in_order(level: list[_Shelf]) -> list[_Shelf]:
+def _by_key(level: list[_Shelf]) -> list[_Shelf]:
     return sorted(level, key=lambda shelf: (shelf.first, shelf.last))
 
 

@@ -24,9 +24,9 @@ class Watched:
         self.looked = 0
         selecting = self.point.store.candidates.selecting
 
-        def counted(now_ms: int, data: list[Site], cells: object) -> object:
+        def counted(now_ms: int, data: list[Site]) -> object:
             self.looked += len(data)
-            return selecting(now_ms, data, cells)  # type: ignore[arg-type]
+            return selecting(now_ms, data)
 
         self.point.store.candidates.selecting = counted  # type: ignore[assignment]
 
