@@ -46,6 +46,10 @@ HOT_CHARACTERS_MAX = 4_000_000
 # walks the points in order instead. It does so again for each page of some 10 ms.
 POINT_BLOCKS_MAX = 1_024
 
+# Ids of crowded places (a thousand messages and more at one identifier) that are kept in order for
+# those who read them page by page: so many in all, or those of one place if it has more. 25 MB.
+CROWD_IDS_KEPT = 100_000
+
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 
