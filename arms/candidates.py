@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from arms.box_index import EXACT, FLAG_BITS, BoxIndex, Read, is_plain
+from arms.fine_boxes import FineBoxes
 from arms.limits import HOT_CHARACTERS_MAX
 from arms.message import Action, Kind, Message, region_of_profile
 from arms.places import ROWS_AT_ONCE, Places
@@ -46,6 +47,7 @@ class Candidates:
     def __init__(self, space: Space, index: BoxIndex, places: Places, read: Read) -> None:
         self.index = index
         self._space, self._read = space, read
+        self._fine_boxes = FineBoxes(space)
         self._places = places
         self._hot: dict[int, _Hot] = {}
         self._hot_characters = 0
@@ -62,14 +64,13 @@ class Candidates:
             if hot is not None:
                 yield hot.stored
 
-    def selecting(
-        self, now_ms: int, data: Sequence[Selected], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
+    def selecting(self, now_ms: int, data: Sequence[Selected]) -> list[list[Message]]:
+        """Return, for each of several data, the interests that select it."""
+        boxes = list(map(self._fine_boxes.of, data))
         return [
             self._selecting(now_ms, profile, codes) if codes else []
             for profile, codes in zip(
-                data, self.index.meeting_each(Kind.INTEREST, cells), strict=True
+                data, self.index.meeting_each(Kind.INTEREST, boxes), strict=True
             )
         ]
 

@@ -57,6 +57,12 @@ REGIONS_KEPT = 8_192
 # many take some 25 MB. Sensors with ten thousand different readings stay within it.
 SITES_KEPT = 32_768
 
+# Those who watch for data at such places, in all: each takes some 70 bytes.
+WATCHERS_KEPT = 262_144
+
+# Values of data whose cells in the finer grid are kept: finding them takes some microseconds.
+VALUES_KEPT = 32_768
+
 # Stored data that a new interest counts at one peer; a receipt says "at least" from there on.
 MATCHES_COUNTED_MAX = 1_000
 

@@ -210,6 +210,10 @@ def _plain_boxes(connection: sqlite3.Connection, space: Space) -> None:
     box_index.create_tables(connection, space)
 
 
+def _finer_boxes(connection: sqlite3.Connection, space: Space) -> None:
+    box_index.create_tables(connection, space)
+
+
 def _points_unlisted(connection: sqlite3.Connection, space: Space) -> None:
     connection.execute("DROP INDEX idx_message_kind_point_identifier_id")
     connection.execute(
@@ -234,6 +238,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _first_tables,
     _votes_and_digests,
     _plain_boxes,
+    _finer_boxes,
     _points_unlisted,
 )
 """One step for each schema version; the version of a file is the number of steps it has seen."""

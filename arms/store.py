@@ -185,9 +185,8 @@ class Store:
             fresh = batch.part([row for row, id_ in enumerate(batch.ids) if id_ not in known])
         if len(fresh):
             last = insert_batch(self._writer, now_ms, fresh)
-            self._index.add_points(
-                range(last - len(fresh) + 1, last + 1), [site.cells for site in fresh.sites]
-            )
+            write.seqs = range(last - len(fresh) + 1, last + 1)
+            self._index.add_points(write.seqs, [site.cells for site in fresh.sites])
         for row, id_ in enumerate(batch.ids):
             if id_ in known and not self._put(now_ms, batch.message(row)):
                 write.repeated.add(row)

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import invert, le
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ MERGED_MAX = 8
 """Shelves of the next level that one step merges: with them it takes some 5 ms."""
 
 FEW = 16
-"""Keys up to which Python works them out faster than numpy."""
+"""Keys up to which Python works them out faster than numpy, and boxes that it searches faster."""
 
 EVENTS_AT_ONCE = 1 << 18
 """Comparisons of points with shelves made in one go."""
@@ -73,6 +74,7 @@ class PackedIndex:
         self._levels: list[list[_Shelf]] = [[]]
         self._count = 0
         self._has_holes = False
+        self._few: list[tuple[int, list[int]]] | None = None  # codes and ends, if they are so few
 
     def __len__(self) -> int:
         return self._count
@@ -95,6 +97,7 @@ class PackedIndex:
 
     def _append(self, codes: Integers, ends: Ends) -> None:
         self._count += len(codes)
+        self._few = None
         while len(codes):
             room = TAIL_ROWS - self._tail_used
             self._shelves.append(self._tail, self._tail_used, ends[:, :room], codes[:room])
@@ -110,6 +113,7 @@ class PackedIndex:
         """
         ends = self._ends(lows, highs)
         self._count += len(codes)
+        self._few = None
         level = 1
         while FANOUT**level * SHELF_ROWS < len(codes):
             level += 1
@@ -141,6 +145,7 @@ class PackedIndex:
                 level[:] = self._without_empty(level)
         self._has_holes |= gone > 0
         self._count -= gone
+        self._few = None
         return gone
 
     def _without_empty(self, level: list[_Shelf]) -> list[_Shelf]:
@@ -161,9 +166,12 @@ class PackedIndex:
         ends[self._dimensions :] = ~highs.T
         return ends
 
-    def _keys(self, ends: Ends) -> Integers:
+    def _cells(self, ends: Ends) -> tuple[Integers, Integers]:
         wide = ends.astype(np.int64)
-        return self._order.keys(wide[: self._dimensions].T, ~wide[self._dimensions :].T)
+        return wide[: self._dimensions].T, ~wide[self._dimensions :].T
+
+    def _keys(self, ends: Ends) -> Integers:
+        return self._order.keys(*self._cells(ends))
 
     # -- keeping order -----------------------------------------------------------------------------
 
@@ -213,9 +221,9 @@ class PackedIndex:
             parts = [_cut(part, part[2] <= limit) for part in parts]
         parts += [self._taken(shelf) for shelf in met]
         level = [shelf for shelf in self._levels[number] if shelf not in chosen]
-        self._levels[number] = _in_order([*level, *self._sorted(rest)])
+        self._levels[number] = _by_key([*level, *self._sorted(rest)])
         kept = [shelf for shelf in below if shelf not in met]
-        self._levels[number + 1] = _in_order([*kept, *self._sorted(parts)])
+        self._levels[number + 1] = _by_key([*kept, *self._sorted(parts)])
 
     def _close_holes(self, number: int) -> bool:
         """Join two neighbours of a level when one has holes and there is room for both."""
@@ -246,7 +254,7 @@ class PackedIndex:
         codes = np.concatenate([part[1] for part in parts])
         keys = np.concatenate([part[2] for part in parts])
         ends = np.concatenate([part[0] for part in parts], axis=1)
-        order = keys.argsort(kind="stable")
+        order = self._in_order(ends, keys)
         source, padding = _blocks(keys[order] >> self._order.group_shift)
         source = order[source]
         blocks = len(source) // BLOCK
@@ -264,21 +272,46 @@ class PackedIndex:
             made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live, live))
         return made
 
+    def _in_order(self, ends: Ends, keys: Integers) -> Integers:
+        """Return the order of rows by their keys, and of those with the same key by the rest."""
+        order = keys.argsort(kind="stable")
+        same = np.diff(keys[order], prepend=-1, append=-1) == 0
+        tied = np.flatnonzero(same[1:] | same[:-1])
+        rows = order[tied]
+        rest = self._order.rest(*self._cells(ends[:, rows]))
+        order[tied] = rows[np.lexsort((*rest, keys[rows]))]
+        return order
+
     # -- searching ---------------------------------------------------------------------------------
 
-    def meeting(self, low: ArrayLike, high: ArrayLike) -> Integers:
+    def meeting(self, low: Sequence[int], high: Sequence[int]) -> Integers:
         """Return the codes of the boxes that meet one; a code of several may come several times."""
+        if self._count <= FEW:
+            asked = [*high, *map(invert, low)]
+            return np.array([c for c, ends in self._each() if all(map(le, ends, asked))], np.int64)
         places = self._shelves.meeting(self._asked(low, high))
         assert places is not None
         codes = self._shelves.codes_at(places)
         return codes[codes >= 0]
 
-    def meeting_points(self, points: Integers) -> list[Integers]:
-        """Return the same for each of many points, of shape (n, dimensions), worked out at once."""
-        asked = ~self._ends(~points, ~points)
+    def _each(self) -> list[tuple[int, list[int]]]:
+        """Return the code and the ends of each box, of few."""
+        if self._few is None:
+            shelves = [self._tail, *(shelf.number for level in self._levels for shelf in level)]
+            parts = [self._shelves.rows(shelf) for shelf in shelves]
+            self._few = [
+                pair
+                for ends, codes, _ in parts
+                for pair in zip(codes.tolist(), ends.T.tolist(), strict=True)
+            ]
+        return self._few
+
+    def meeting_each(self, lows: Integers, highs: Integers) -> list[Integers]:
+        """Return the same for each of many boxes, of shape (n, dimensions), worked out at once."""
+        asked = ~self._ends(~highs, ~lows)
         step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
         found: list[Integers] = []
-        for begin in range(0, len(points), step):
+        for begin in range(0, len(lows), step):
             found += self._shelves.meeting_each(asked[:, begin : begin + step])
         return found
 
@@ -359,7 +392,7 @@ def _near(level: list[_Shelf], key: int) -> list[_Shelf]:
     return _overlapping(level, _Shelf(0, key, key))
 
 
-def _in_order(level: list[_Shelf]) -> list[_Shelf]:
+def _by_key(level: list[_Shelf]) -> list[_Shelf]:
     return sorted(level, key=lambda shelf: (shelf.first, shelf.last))
 
 

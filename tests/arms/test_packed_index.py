@@ -31,7 +31,6 @@ def small() -> Iterator[None]:
             for name, value in values.items():
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
-        patch.setattr(shelves, "MANY_BLOCKS", 5)
         patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
         patch.setattr(packed, "FEW", 3)
@@ -126,7 +125,8 @@ class Interleaved(RuleBasedStateMachine):
     def ask_for_points(self, data: st.DataObject) -> None:
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
-        found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
+        cells = np.array(points, np.int64).reshape(-1, self.dimensions)
+        found = self.index.meeting_each(cells, cells)
         for cells, codes in zip(points, found, strict=True):
             assert sorted(codes.tolist()) == self.meeting([(cell, cell) for cell in cells])
 
@@ -180,7 +180,7 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     index.load(np.arange(100), lows[:100], highs[:100])
     index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
-    each = index.meeting_points(points)
+    each = index.meeting_each(points, points)
     for point, codes in zip(points, each, strict=True):
         wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
         found = index.meeting(point.tolist(), point.tolist())
@@ -200,6 +200,20 @@ def test_points_come_with_their_places_on_the_curve() -> None:
         i: curve.encode(point) for i, point in enumerate(points.tolist()) if max(point) < 1 << 20
     }
     assert index.places([0] * 3, [(1 << 21) - 1] * 3, blocks_max=3) is None
+
+
+@pytest.mark.parametrize("dimensions", [1, 3, 5, 8])
+def test_boxes_that_differ_in_their_last_bits_only_are_in_order_too(dimensions: int) -> None:
+    bits, size = 31, 6_400
+    rng = np.random.default_rng(3)
+    cells = np.full((size, dimensions), 1 << bits - 2)
+    cells[:, -1] += rng.permutation(size)
+    index = PackedIndex(dimensions, bits)
+    index.load(np.arange(size), cells, cells)
+    for code in range(0, size, 100):
+        found = index.places(cells[code], cells[code], blocks_max=1)
+        assert found is not None
+        assert found[0].tolist() == [code]
 
 
 class Points(RuleBasedStateMachine):
