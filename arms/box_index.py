@@ -65,6 +65,8 @@ class _Changes:
     moved: dict[int, int] = field(default_factory=dict)
     points: list[tuple[Integers, Integers]] = field(default_factory=list)
     """Codes and cells of data that were added many at once."""
+    gone_points: dict[int, int] = field(default_factory=dict)
+    """Of data that are points, codes and their places on the curve."""
 
 
 class BoxIndex:
@@ -84,6 +86,8 @@ class BoxIndex:
         }
         self._gathered = _Changes()
         self._committed: deque[_Changes] = deque()
+        self.interest_changes = 0
+        """How often interests came or went, as far as searches know."""
 
     def load(self) -> None:
         """Take over what is in the file."""
@@ -118,19 +122,17 @@ class BoxIndex:
 
     def discard(self, kind: Kind, seq: int, point: bool, identifier: int) -> None:
         """Forget a message's boxes."""
-        boxes: Sequence[Box]
-        place: tuple[Kind | None, int]
         if kind is Kind.DATA and point:
-            cells = self._space.curve.decode(identifier >> self._space.shift)
-            place, boxes = (None, seq << FLAG_BITS), [tuple([(cell, cell) for cell in cells])]
-        else:
-            rows = self._writer.execute(self._delete[kind], (seq,)).fetchall()
+            code = seq << FLAG_BITS
+            if self._gathered.added.pop((None, code), None) is None:
+                self._gathered.gone_points[code] = identifier >> self._space.shift
+            return
+        rows = self._writer.execute(self._delete[kind], (seq,)).fetchall()
+        if rows:
+            place: tuple[Kind | None, int] = kind, _code(seq, rows[0][2], len(rows))
             boxes = [tuple(zip(row[3::2], row[4::2], strict=True)) for row in rows]
-            if not rows:
-                return
-            place = kind, _code(seq, rows[0][2], len(rows))
-        if self._gathered.added.pop(place, None) is None:
-            self._gathered.gone[place] = boxes
+            if self._gathered.added.pop(place, None) is None:
+                self._gathered.gone[place] = boxes
 
     def move(self, seq: int, new_seq: int) -> None:
         """Remember that a message has a new seq, for those who still look for the old one."""
@@ -153,11 +155,16 @@ class BoxIndex:
         gone: set[int] = set()
         while self._committed:
             changes = self._committed[0]
+            if any(kind is Kind.INTEREST for kind, _ in (*changes.gone, *changes.added)):
+                self.interest_changes += 1
             for numbers, cells in changes.points:
                 self._points.add_points(numbers, cells)
+            if changes.gone_points:
+                self._points.discard_points([*changes.gone_points], [*changes.gone_points.values()])
             for kind, codes, boxes in _by_kind(changes.gone):
                 self._index(kind).discard(codes, boxes)
-                gone.update(code >> FLAG_BITS for code in codes)
+            for code in chain(changes.gone_points, (code for _, code in changes.gone)):
+                gone.add(code >> FLAG_BITS)
             for kind, codes, boxes in _by_kind(changes.added):
                 self._index(kind).add(codes, boxes)
             self._committed.popleft()
@@ -191,10 +198,10 @@ class BoxIndex:
 
     def points(
         self, region: Region, spans: Sequence[tuple[int, int]]
-    ) -> tuple[list[int], list[int]] | None:
+    ) -> tuple[Integers, Integers] | None:
         """Return identifiers, in order, and seqs of the data points of a region within spans.
 
-        None when there are so many that a walk over them in the order of the curve is better.
+        None when there are so many that a `walk` over them is better.
         """
         found = []
         for box in region.boxes:
@@ -214,7 +221,17 @@ class BoxIndex:
             inside |= (identifiers >= low) & (identifiers <= high)
         chosen = np.flatnonzero(inside)
         chosen = chosen[identifiers[chosen].argsort(kind="stable")]
-        return identifiers[chosen].tolist(), (codes[chosen] >> FLAG_BITS).tolist()
+        return identifiers[chosen], codes[chosen] >> FLAG_BITS
+
+    def walk(self, low: int, high: int, count: int) -> tuple[Integers, Integers, int]:
+        """Return identifiers, in order, and seqs of the data points of a span, and how far they go.
+
+        That is to its end, or sooner where about `count` have been seen; at one place always all.
+        """
+        shift = self._space.shift
+        end = high >> shift
+        codes, keys, last = self._points.walk(-(-low >> shift), end, count)
+        return keys << shift, codes >> FLAG_BITS, high if last == end else last << shift
 
     def _index(self, kind: Kind | None) -> PackedIndex:
         return self._points if kind is None else self._boxes[kind]

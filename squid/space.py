@@ -41,6 +41,11 @@ class Dimension:
     name: str
     codec: Codec
 
+    @cached_property
+    def salt(self) -> bytes:
+        """Makes positions on two axes have nothing to do with each other."""
+        return self.name.encode() + b"="
+
 
 @dataclass(frozen=True, eq=False)
 class Space:
@@ -80,7 +85,7 @@ class Space:
         """The finer cells, for comparing in memory."""
         return Grid([dimension.codec for dimension in self.dimensions])
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """Bits that an identifier is shifted left by, so that the curve fills the whole ring."""
         return RING_BITS - len(self.dimensions) * self.bits
@@ -134,8 +139,7 @@ class Space:
 
     def cell(self, dimension: Dimension, cells: Cells, salt: bytes) -> int:
         """Return one of the cells that a value owns on an axis: the salt chooses."""
-        # With the name, so that the positions on the axes have nothing to do with each other.
-        return one_of(cells, dimension.name.encode() + b"=" + salt)
+        return one_of(cells, dimension.salt + salt)
 
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""

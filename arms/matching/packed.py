@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import invert, le
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ MERGED_MAX = 8
 """Shelves of the next level that one step merges: with them it takes some 5 ms."""
 
 FEW = 16
-"""Keys up to which Python works them out faster than numpy."""
+"""Keys up to which Python works them out faster than numpy, and boxes that it searches faster."""
 
 EVENTS_AT_ONCE = 1 << 18
 """Comparisons of points with shelves made in one go."""
@@ -69,9 +70,11 @@ class PackedIndex:
         self._order = Order(dimensions, bits, of_points=of_points)
         self._shelves = Shelves(dimensions, bits)
         self._tail, self._tail_used = self._shelves.take(), 0
+        self._tail_keyed = 0
         self._levels: list[list[_Shelf]] = [[]]
         self._count = 0
         self._has_holes = False
+        self._few: list[tuple[int, list[int]]] | None = None  # codes and ends, if they are so few
 
     def __len__(self) -> int:
         return self._count
@@ -94,6 +97,7 @@ class PackedIndex:
 
     def _append(self, codes: Integers, ends: Ends) -> None:
         self._count += len(codes)
+        self._few = None
         while len(codes):
             room = TAIL_ROWS - self._tail_used
             self._shelves.append(self._tail, self._tail_used, ends[:, :room], codes[:room])
@@ -109,6 +113,7 @@ class PackedIndex:
         """
         ends = self._ends(lows, highs)
         self._count += len(codes)
+        self._few = None
         level = 1
         while FANOUT**level * SHELF_ROWS < len(codes):
             level += 1
@@ -119,9 +124,14 @@ class PackedIndex:
 
     def discard(self, codes: Sequence[int], boxes: Sequence[Sequence[tuple[int, int]]]) -> int:
         """Forget boxes by their codes; returns how many were there."""
-        wanted = np.array(codes, np.int64)
+        return self._discard(np.array(codes, np.int64), self._keys_of(boxes))
+
+    def discard_points(self, codes: Sequence[int], keys: Sequence[int]) -> int:
+        """Forget points likewise, by their places on the curve."""
+        return self._discard(np.array(codes, np.int64), np.array(keys, np.int64))
+
+    def _discard(self, wanted: Integers, keys: Integers) -> int:
         gone = self._shelves.discard(self._tail, wanted)
-        keys = self._keys_of(boxes)
         for level in self._levels:
             rows: dict[_Shelf, list[int]] = {}
             for row, key in enumerate(keys.tolist()):
@@ -135,6 +145,7 @@ class PackedIndex:
                 level[:] = self._without_empty(level)
         self._has_holes |= gone > 0
         self._count -= gone
+        self._few = None
         return gone
 
     def _without_empty(self, level: list[_Shelf]) -> list[_Shelf]:
@@ -181,10 +192,19 @@ class PackedIndex:
         return False
 
     def _sort_tail(self) -> None:
-        ends, codes, _ = self._shelves.rows(self._tail)
+        self._key_tail()
+        rows = self._shelves.rows(self._tail)
         self._shelves.release(self._tail)
-        self._levels[0] += self._sorted([(ends, codes, self._keys(ends))])
+        self._levels[0] += self._sorted([rows])
         self._tail, self._tail_used = self._shelves.take(), 0
+        self._tail_keyed = 0
+
+    def _key_tail(self) -> None:
+        """Work out the keys of what came to the tail lately: one by one they cost far more."""
+        if self._tail_keyed < self._tail_used:
+            rows = np.arange(self._tail_keyed, self._tail_used) + self._tail * SHELF_ROWS
+            self._shelves.set_keys(rows, self._keys(self._shelves.ends_at(rows)))
+            self._tail_keyed = self._tail_used
 
     def _merge(self, number: int, chosen: list[_Shelf]) -> None:
         """Move shelves to the next level, as far as MERGED_MAX of it reach."""
@@ -264,12 +284,27 @@ class PackedIndex:
 
     # -- searching ---------------------------------------------------------------------------------
 
-    def meeting(self, low: ArrayLike, high: ArrayLike) -> Integers:
+    def meeting(self, low: Sequence[int], high: Sequence[int]) -> Integers:
         """Return the codes of the boxes that meet one; a code of several may come several times."""
+        if self._count <= FEW:
+            asked = [*high, *map(invert, low)]
+            return np.array([c for c, ends in self._each() if all(map(le, ends, asked))], np.int64)
         places = self._shelves.meeting(self._asked(low, high))
         assert places is not None
         codes = self._shelves.codes_at(places)
         return codes[codes >= 0]
+
+    def _each(self) -> list[tuple[int, list[int]]]:
+        """Return the code and the ends of each box, of few."""
+        if self._few is None:
+            shelves = [self._tail, *(shelf.number for level in self._levels for shelf in level)]
+            parts = [self._shelves.rows(shelf) for shelf in shelves]
+            self._few = [
+                pair
+                for ends, codes, _ in parts
+                for pair in zip(codes.tolist(), ends.T.tolist(), strict=True)
+            ]
+        return self._few
 
     def meeting_each(self, lows: Integers, highs: Integers) -> list[Integers]:
         """Return the same for each of many boxes, of shape (n, dimensions), worked out at once."""
@@ -289,10 +324,31 @@ class PackedIndex:
             return None
         codes = self._shelves.codes_at(places)
         codes, places = codes[codes >= 0], places[codes >= 0]
-        keys = self._shelves.keys_at(places)
-        new = np.flatnonzero(places // SHELF_ROWS == self._tail)  # these have no keys yet
-        keys[new] = self._keys(self._shelves.ends_at(places[new]))
-        return codes, keys
+        self._key_tail()
+        return codes, self._shelves.keys_at(places)
+
+    def walk(self, first: int, last: int, count: int) -> tuple[Integers, Integers, int]:
+        """Return the codes and keys of what lies from one key on, in order, and up to which key.
+
+        That is `last`, or sooner where about `count` have been seen; of one key it is always all.
+        """
+        self._key_tail()
+        parts = [self._shelves.beside(self._tail, first, last)]
+        for run in (*([shelf] for shelf in self._levels[0]), *self._levels[1:]):
+            room = count
+            for shelf in run[bisect_left(run, first, key=_last) :]:
+                if shelf.first > last:
+                    break
+                codes, keys = self._shelves.between(shelf.number, first, last)
+                parts.append((codes, keys))
+                if 0 < room <= len(keys):
+                    last = int(keys[room - 1])
+                room -= len(keys)
+        codes = np.concatenate([part[0] for part in parts])
+        keys = np.concatenate([part[1] for part in parts])
+        kept = np.flatnonzero((keys <= last) & (codes >= 0))
+        kept = kept[keys[kept].argsort(kind="stable")]
+        return codes[kept], keys[kept], last
 
     def _asked(self, low: ArrayLike, high: ArrayLike) -> Ends:
         asked: Ends = np.array((high, low), self._shelves.dtype)

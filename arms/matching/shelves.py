@@ -151,24 +151,25 @@ class Shelves:
         there = begin + np.flatnonzero(self._codes[begin : begin + SHELF_ROWS] >= 0)
         return self.ends_at(there), self._codes[there], self._keys[there]
 
+    def set_keys(self, places: Integers, keys: Integers) -> None:
+        """Set the keys at places that were appended without."""
+        self._keys[places] = keys
+
     def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
         """Forget the rows with these codes; returns how many there were.
 
-        With their keys, the shelf is one in order, and only rows with those keys are looked at.
+        With their keys, the shelf is one in order, and only rows with those keys are looked at,
+        unless they are very many.
         """
         begin = shelf * SHELF_ROWS
         here = self._codes[begin : begin + SHELF_ROWS]
-        if keys is None:
+        near = None if keys is None else _ranges(self._keys[begin : begin + SHELF_ROWS], keys)
+        if near is None:
             found = np.flatnonzero(np.isin(here, codes))
         else:
-            kept = self._keys[begin : begin + SHELF_ROWS]
-            lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
-            alone, crowded = highs - lows == 1, highs - lows > 1
-            found = lows[alone][here[lows[alone]] == codes[alone]]
-            for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
-                ours = codes[(lows == low) & crowded]
-                crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
-                found = np.concatenate((found, crowd))
+            places, numbers = near
+            # Once, though several boxes with one code may share a key.
+            found = np.unique(places[here[places] == codes[numbers]])
         here[found] = GONE
         return len(found)
 
@@ -250,6 +251,20 @@ class Shelves:
             places.append(place.take(left))
         return np.concatenate(numbers), np.concatenate(places)
 
+    def between(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return codes and keys from one key to another, of a shelf in order; GONE ones too."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        low, high = keys.searchsorted(first), keys.searchsorted(last, "right")
+        return self._codes[begin + low : begin + high], keys[low:high]
+
+    def beside(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return the same of a shelf that is in no order."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        there = np.flatnonzero((keys >= first) & (keys <= last))
+        return self._codes[begin + there], keys[there]
+
     def ends_at(self, places: Integers) -> Ends:
         """Return the ends at places, of shape (sides, n)."""
         return self._boxes.reshape(self._sides, -1).take(places, axis=1)
@@ -261,6 +276,20 @@ class Shelves:
     def keys_at(self, places: Integers) -> Integers:
         """Return the keys at places."""
         return self._keys.take(places)
+
+
+def _ranges(keys: Integers, wanted: Integers) -> tuple[Integers, Integers] | None:
+    """Return all places of each wanted one among sorted keys, and the number of that one.
+
+    None if that is more than there are keys: most are the same.
+    """
+    lows, highs = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+    sizes = highs - lows
+    if sizes.sum() > len(keys):
+        return None
+    numbers = np.repeat(np.arange(len(wanted)), sizes)
+    before = sizes.cumsum() - sizes
+    return np.arange(len(numbers)) + (lows - before)[numbers], numbers
 
 
 def _all(met: Bits) -> Bits:

@@ -27,9 +27,8 @@ class Admission:
         self.refused = 0
         """Requests that were answered `busy`."""
 
-    @contextmanager
-    def in_hand(self, posts: int, size: int) -> Iterator[None]:
-        """Count work for as long as it takes; raise `Busy` when it would be too much."""
+    def check(self, posts: int, size: int) -> None:
+        """Raise `Busy` when this would be too much; for work that is done at once."""
         if self.posts + posts > self.posts_max or self.bytes + size > self.bytes_max:
             self.refused += 1
             raise Busy(
@@ -37,6 +36,11 @@ class Admission:
                 f"it takes {self.posts_max:,} of {self.bytes_max:,} bytes at once. Nothing has "
                 "happened; try again later"
             )
+
+    @contextmanager
+    def in_hand(self, posts: int, size: int) -> Iterator[None]:
+        """Count work for as long as it takes; raise `Busy` when it would be too much."""
+        self.check(posts, size)
         self.posts += posts
         self.bytes += size
         try:

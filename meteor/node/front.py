@@ -17,7 +17,7 @@ from arms.limits import TEXT_FIELD_MAX
 from meteor.errors import Refused
 from meteor.limits import CONNECTIONS_MAX, PROTOCOL, Bounds
 from meteor.node.sessions import Session
-from meteor.transport.channel import Channel, Hello, accepted
+from meteor.transport.channel import Answer, Channel, Hello, accepted
 from meteor.transport.frames import Value
 from meteor.transport.network import Handler, Network
 from meteor.version import VERSION
@@ -95,17 +95,17 @@ class Front:
             self._connections -= 1
 
     async def _serve_peer(self, channel: Channel) -> None:
-        async def answer(method: str, body: Value) -> Value:
+        def answer(method: str, body: Value) -> Answer:
             # Looked up each time: an heir that could not enter its ring is followed by another.
-            return await self._called(channel.hello).answer_peer(method, body)
+            return self._called(channel.hello).answer_peer(method, body)
 
         await channel.run(answer)
 
     async def _serve_client(self, channel: Channel) -> None:
         client: str = channel.hello["client"]
 
-        async def answer(method: str, body: Value) -> Value:
-            return await self._serving.answer_client(client, method, body)
+        def answer(method: str, body: Value) -> Answer:
+            return self._serving.answer_client(client, method, body)
 
         async with trio.open_nursery() as nursery:
             self._clients[channel] = nursery

@@ -22,6 +22,11 @@ class Gate:
         self._opened.set()
         self._empty = trio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether who comes passes at once; what needs no pause inside needs no `enter` then."""
+        return self._opened.is_set()
+
     async def enter(self) -> None:
         """Pass, as soon as the gate is open; `leave` must follow."""
         while not self._opened.is_set():

@@ -19,10 +19,9 @@ from arms.store import Store
 from meteor.background import background_nursery
 from meteor.config import Config
 from meteor.errors import InputError, MeteorError, Refused
-from meteor.limits import HOPS_MAX, PROTOCOL, Bounds
+from meteor.limits import PROTOCOL, Bounds
 from meteor.node import epochs, identity
 from meteor.node.copying import Copier
-from meteor.node.errands import Errand
 from meteor.node.front import Front, Inside
 from meteor.node.gate import Gate
 from meteor.node.handover import Handover
@@ -43,7 +42,7 @@ from meteor.node.voting import Voting
 from meteor.node.writer import Pace, Writer
 from meteor.ring.arcs import RING_SIZE, arc, contains
 from meteor.ring.questions import Peer, between
-from meteor.transport.channel import Hello
+from meteor.transport.channel import Answer, Hello
 from meteor.transport.frames import Value
 from meteor.transport.network import Network, format_address, parse_address
 from meteor.transport.tcp import TcpNetwork
@@ -241,7 +240,7 @@ class Node:
             self._random,
             me.address,
             self.config.post_seconds,
-            self.sessions.catch_up,
+            self.sessions,
         )
         self.service.frozen = self._handover.frozen = lambda: point.frozen
         self._handover.order, self._handover.obey = self.move.order, self.move.obey
@@ -389,7 +388,7 @@ class Node:
             "id": self.me.id if self.serving else None,
         }
 
-    async def answer_client(self, client: str, method: str, body: Value) -> Value:
+    def answer_client(self, client: str, method: str, body: Value) -> Answer:
         """Answer one request of a client."""
         self._must_serve()
         match method:
@@ -398,36 +397,28 @@ class Node:
             case "ping":  # and by the way, where to go when this peer is gone
                 return [peer.address for peer in self.overlay.successors]
             case "leave":
-                await self.leave()
-                return True
+                return self.leave()
             case "move":
-                return await self.move.announce(body)
+                return self.move.announce(body)
             case _:
-                return await self.service.answer(client, method, body)
+                return self.service.answer(client, method, body)
 
-    async def answer_peer(self, method: str, body: Value) -> Value:
+    def answer_peer(self, method: str, body: Value) -> Answer:
         """Answer one request of another peer."""
         self._must_serve()
         match method, body:
-            case "errands", [
-                int() as hops,
-                int() | float() as seconds,
-                int() as sender,
-                list() as wires,
-            ]:
-                errands = [Errand.from_wire(wire) for wire in wires]
-                answers = await self.router.route(errands, seconds, min(hops, HOPS_MAX), sender)
-                return [answer.to_wire() for answer in answers]
+            case "errands", _:
+                return self.router.answer(body)
             case "batch", _:
-                return await self._posts.answer(body)
+                return self._posts.answer(body)
             case "deliver", _:
                 return self.sessions.answer(body)
             case (("replicate" | "digests" | "names" | "fetch" | "mend"), _):
-                return await self.replicas.answer(method, body)
+                return self.replicas.answer(method, body)
             case "vote", _:
-                return await self.voting.answer(body)
+                return self.voting.answer(body)
             case (("handover" | "claim"), _):
-                return await self._handover.answer(method, body)
+                return self._handover.answer(method, body)
             case "load", float() as share if 0 <= share <= 1:
                 return load_of(self, share)
             case "leaps", _:

@@ -21,7 +21,7 @@ from arms.limits import TEXT_FIELD_MAX
 from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
-from arms.sites import Sites
+from arms.sites import Site, Sites
 from meteor.errors import InputError, MeteorError, ProtocolError, Refused
 from meteor.limits import POSTS_PER_REQUEST_MAX
 from meteor.node.gate import Gate
@@ -31,6 +31,7 @@ from meteor.node.point import Placed, RendezvousPoint
 from meteor.node.router import OwnerCache
 from meteor.ring.arcs import WHOLE, contains
 from meteor.ring.questions import Peer
+from meteor.transport.channel import Answer
 from meteor.transport.frames import Value
 from squid.errors import SquidError
 
@@ -75,30 +76,33 @@ class Posts:
         if len(ids) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(ids)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         ends = self._ends(ttls, len(ids))
-        me = self._overlay.me.address
-        posted = Posted(Batch(client, me, credential), len(ids))
-        batch, rows = posted.batch, posted.rows
-        for row, (id_, text, payload, end) in enumerate(
-            zip(ids, profiles, data, ends, strict=True)
-        ):
-            try:
-                site = self._sites.of(text)
-            except (ArmsError, SquidError) as error:
-                posted.outcomes[row] = ["error", "input", str(error)]
-                continue
-            if site is None:
-                header = Header(Profile.parse(text), id_, end, client, me, credential)
-                posted.others[row] = Message(header, Action.STORE, payload)
-                continue
-            rows.append(row)
-            batch.ids.append(id_)
-            batch.sites.append(site)
-            batch.data.append(payload)
-            batch.expires_ms.append(end)
+        sites = self._sites.kept(profiles)
+        batch = Batch(client, self._overlay.me.address, credential, ids, [], data, ends)
+        posted = Posted(batch, len(ids))
+        if None in sites:
+            self._find(posted, profiles, sites)
+        batch.sites = sites  # type: ignore[assignment]  # those that have none are no part of it
+        if None in sites:
+            posted.rows = [row for row, site in enumerate(sites) if site is not None]
+            posted.batch = batch.part(posted.rows)
         if repeated:
             posted.repeated.update(ids)
-            posted.left.update(range(len(batch)))
+            posted.left.update(range(len(posted.batch)))
         return posted
+
+    def _find(self, posted: Posted, profiles: list[str], sites: list[Site | None]) -> None:
+        """Find the sites that are not at hand; what has none goes the general way, or nowhere."""
+        batch = posted.batch
+        for row in [row for row, site in enumerate(sites) if site is None]:
+            try:
+                sites[row] = self._sites.of(profiles[row])
+                if sites[row] is None:
+                    profile = Profile.parse(profiles[row])
+                    sender = (batch.sender, batch.reply_to, batch.credential)
+                    header = Header(profile, batch.ids[row], batch.expires_ms[row], *sender)
+                    posted.others[row] = Message(header, Action.STORE, batch.data[row])
+            except (ArmsError, SquidError) as error:
+                posted.outcomes[row] = ["error", "input", str(error)]
 
     def _ends(self, ttls: Value, count: int) -> list[int]:
         """Return when each post expires; one TTL may be for all."""
@@ -109,19 +113,48 @@ class Posts:
         ends = [now_ms + round(check_ttl(ttl) * 1000) for ttl in wanted]
         return ends if len(ends) == count else ends * count
 
+    def are_prompt(self, posted: Posted) -> bool:
+        """Say whether all of it is carried out without a pause: passed on to who watches."""
+        batch = posted.batch
+        return (
+            not (posted.others or posted.left)
+            and self._point.passes_on(batch)
+            and self._are_mine(batch)
+        )
+
+    def _are_mine(self, batch: Batch) -> bool:
+        """Say whether all of a batch lies in this peer's arc, and nothing holds that up."""
+        spans = self._overlay.spans
+        return (
+            self._gate.is_open
+            and not self._point.frozen
+            and not self._overlay.doubts(spans)
+            and (spans == WHOLE or all(contains(spans, s.identifier) for s in batch.sites))
+        )
+
+    def place_now(self, posted: Posted) -> None:
+        """Carry out posts that are prompt."""
+        posted.placed = True
+        placed = self._point.pass_on(posted.batch, self._overlay.me.address)
+        placed.rows = range(len(posted.batch))
+        posted.take(placed)
+
     async def place(self, posted: Posted, deadline: float, general_way: GeneralWay) -> None:
         """Have all posts carried out; `posted` has what came of each."""
         batch = posted.batch
         shares = {} if posted.left else self._shares(batch)
-        if shares.keys() == {self._overlay.me}:  # no need for tasks
+        if shares.keys() == {self._overlay.me}:
             await self._at_home(batch, shares[self._overlay.me], posted)
-            shares = {}
-        async with trio.open_nursery() as nursery:
-            for owner, rows in shares.items():
-                if owner == self._overlay.me:
-                    nursery.start_soon(self._at_home, batch, rows, posted)
-                else:
-                    nursery.start_soon(self._at, owner, batch, rows, posted, deadline)
+        elif len(shares) == 1:
+            ((owner, rows),) = shares.items()
+            await self._at(owner, batch, rows, posted, deadline)
+        elif shares:  # only these take tasks
+            async with trio.open_nursery() as nursery:
+                for owner, rows in shares.items():
+                    if owner == self._overlay.me:
+                        nursery.start_soon(self._at_home, batch, rows, posted)
+                    else:
+                        nursery.start_soon(self._at, owner, batch, rows, posted, deadline)
         left = {posted.rows[i]: batch.message(i) for i in sorted(posted.left)}
         others = posted.others | left
         if others:
@@ -170,18 +203,17 @@ class Posts:
         posted.take(placed)
         posted.left.update(left)
 
-    async def answer(self, body: Value) -> Value:
+    def answer(self, body: Value) -> Answer:
         """Carry out a part of a batch for another peer."""
         batch = Batch.from_wire(self._sites, body)
-        placed, left = await self._here(batch, range(len(batch)))
-        return [
-            list(placed.rows),
-            placed.copies,
-            placed.matches,
-            [[row, due.to_wire()] for row, dues in placed.notes.items() for due in dues],
-            placed.fault,
-            left,
-        ]
+        if not (self._point.passes_on(batch) and self._are_mine(batch)):
+            return self._answer(batch)
+        placed = self._point.pass_on(batch, self._overlay.me.address)
+        placed.rows = range(len(batch))
+        return placed_wire(placed, [])
+
+    async def _answer(self, batch: Batch) -> Value:
+        return placed_wire(*await self._here(batch, range(len(batch))))
 
     async def _here(self, batch: Batch, rows: Sequence[int]) -> tuple[Placed, list[int]]:
         """Carry out what of a batch lies in this peer's arc; returns what does not, too."""
@@ -209,7 +241,9 @@ class Posted:
 
     def __init__(self, batch: Batch, count: int) -> None:
         self.batch = batch
-        self.rows: list[int] = []
+        self.placed = False
+        """Whether it was carried out; what is due to inboxes may still be placed."""
+        self.rows: Sequence[int] = range(count)
         """Where each message of the batch stood in the client's request."""
         self.others: dict[int, Message] = {}
         """Posts that are no points, by where they stood."""
@@ -228,9 +262,12 @@ class Posted:
         if placed.fault:
             self.fail(placed.rows, placed.fault)
             return
-        for i, matches in zip(placed.rows, placed.matches, strict=True):
-            row = self.rows[i]
-            self._copies[row], self._matches[row] = placed.copies, matches
+        if len(placed.rows) == len(self._copies):  # this part is all of it
+            self._copies, self._matches = [placed.copies] * len(placed.rows), placed.matches
+        else:
+            for i, matches in zip(placed.rows, placed.matches, strict=True):
+                row = self.rows[i]
+                self._copies[row], self._matches[row] = placed.copies, matches
         self.notes.update(placed.notes)
 
     def fail(self, places: Iterable[int], fault: str) -> None:
@@ -240,6 +277,18 @@ class Posted:
     def to_wire(self) -> list[Any]:
         """Return what the client hears: copies and matches of each post, and the exceptions."""
         return [self._copies, self._matches, [[row, said] for row, said in self.outcomes.items()]]
+
+
+def placed_wire(placed: Placed, left: list[int]) -> Value:
+    """Return what came of a part of a batch, and what is left of it, as another peer hears it."""
+    return [
+        list(placed.rows),
+        placed.copies,
+        placed.matches,
+        [[row, due.to_wire()] for row, dues in placed.notes.items() for due in dues],
+        placed.fault,
+        left,
+    ]
 
 
 def read_placed(wire: Value, rows: Sequence[int]) -> tuple[Placed, list[int]]:

@@ -118,6 +118,8 @@ class Replicas:
 
         Raises `MeteorError` when they don't have it in time.
         """
+        if not self._followers:
+            return 1
         mark = self._store.newest()
         self._written.set()
         self._written = trio.Event()

@@ -109,6 +109,16 @@ class Router:
             pause = min(pause * 2, 0.5)
             errands = [replace(errand, repeated=True) for errand in errands]
 
+    async def answer(self, body: Value) -> Value:
+        """Route errands for another peer."""
+        match body:
+            case [int() as hops, int() | float() as seconds, int() as sender, list() as wires]:
+                errands = [Errand.from_wire(wire) for wire in wires]
+                answers = await self.route(errands, seconds, min(hops, HOPS_MAX), sender)
+                return [answer.to_wire() for answer in answers]
+            case _:
+                raise InputError("what came are no errands")
+
     async def whole(self) -> bool:
         """Say whether all of the ring answers, and nobody in it has missed a peer lately."""
         (answer,) = await self.ask([Errand(Miss(), WHOLE)], WHOLE_SECONDS)

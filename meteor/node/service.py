@@ -7,7 +7,7 @@ every responsible peer has spoken, asks again for what is missing, and answers w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -45,7 +45,9 @@ from meteor.node.notices import Notices
 from meteor.node.point import TOO_MANY_NOTES
 from meteor.node.posts import Posted, Posts
 from meteor.node.router import Router
+from meteor.node.sessions import Sessions
 from meteor.ring.arcs import WHOLE, missing, size, subtract
+from meteor.transport.channel import Answer as Reply
 from meteor.transport.frames import Value
 from squid import Space
 from squid.errors import SquidError
@@ -70,10 +72,10 @@ class Service:
         random: Random,
         address: str,
         post_seconds: float,
-        catch_up: Callable[[], Awaitable[None]],
+        sessions: Sessions,
     ) -> None:
         self._space, self._router, self._posts, self._clock = space, router, posts, clock
-        self._catch_up = catch_up
+        self._sessions = sessions
         self._random, self._address, self._post_seconds = random, address, post_seconds
         self._taken: OrderedDict[str, _Taken] = OrderedDict()
         self.admission = Admission()
@@ -90,40 +92,54 @@ class Service:
             "takes remembered": (len(self._taken), CONSUMES_REMEMBERED_MAX),
         }
 
-    async def answer(self, client: str, method: str, body: Value) -> Value:
+    def answer(self, client: str, method: str, body: Value) -> Reply:
         """Answer one request of a client; `Busy` when there are too many in hand."""
-        with self.admission.in_hand(0 if method in POSTING else 1, 0):
-            whole = WHOLE_WHEN.get(method.removesuffix(" again"))
-            if self.frozen() and whole is not None:
-                raise Busy(MOVING)
-            answer = await self._answer(client, method, body)
-            if self.frozen() and whole is not None and not whole(answer):
-                # Asked again it is answered in the next space, and the same ids double nothing.
-                raise Busy(MOVING)
-            return answer
+        whole = WHOLE_WHEN.get(method.removesuffix(" again"))
+        if self.frozen() and whole is not None:
+            raise Busy(MOVING)
+        match method, body:
+            case (("store" | "store again"), [*columns, wanted]):
+                seconds = self._seconds(wanted)
+                posted = self._posts.read(client, columns, repeated=method == "store again")
+                if self._posts.are_prompt(posted):
+                    self.admission.check(len(posted.batch), posted.batch.weight)
+                    self._posts.place_now(posted)
+                    if not (posted.notes or self._sessions.is_lagging):
+                        return posted.to_wire()
+                return self._whole(self._store(posted, seconds), whole)
+            case _:
+                return self._whole(self._answer(client, method, body), whole)
+
+    async def _whole(
+        self, answering: Coroutine[Any, Any, Value], whole: Callable[[Any], bool] | None
+    ) -> Value:
+        """Answer, unless the ring has begun to move meanwhile and the answer says too little."""
+        answer = await answering
+        if self.frozen() and whole is not None and not whole(answer):
+            # Asked again it is answered in the next space, and the same ids double nothing.
+            raise Busy(MOVING)
+        return answer
 
     async def _answer(self, client: str, method: str, body: Value) -> Value:
-        match method, body:
-            case (("store" | "store again"), [*columns, seconds]):
-                posted = self._posts.read(client, columns, repeated=method == "store again")
-                return await self._store(posted, self._seconds(seconds))
-            case (("post" | "post again"), [list() as posts, seconds]):
-                repeated = method == "post again"
-                return await self._post(client, posts, self._seconds(seconds), repeated)
-            case "page", [message, cursor, seconds]:
-                return await self._page(client, message, cursor, self._seconds(seconds))
-            case "consume", [message, seconds]:
-                return await self._consume(client, message, self._seconds(seconds))
-            case "trace", [message, seconds]:
-                return await self._trace(client, message, self._seconds(seconds))
-            case "survey", [seconds]:
-                return await self._survey(self._seconds(seconds))
-            case "forget", [str() as address, seconds]:
-                return await self._forget(address, self._seconds(seconds))
-            case "space", _:
-                return self._space.to_toml()
-            case _:
-                raise InputError(f"this peer does not know the request {method!r}, or not so")
+        with self.admission.in_hand(0 if method in POSTING else 1, 0):
+            match method, body:
+                case (("post" | "post again"), [list() as posts, seconds]):
+                    repeated = method == "post again"
+                    return await self._post(client, posts, self._seconds(seconds), repeated)
+                case "page", [message, cursor, seconds]:
+                    return await self._page(client, message, cursor, self._seconds(seconds))
+                case "consume", [message, seconds]:
+                    return await self._consume(client, message, self._seconds(seconds))
+                case "trace", [message, seconds]:
+                    return await self._trace(client, message, self._seconds(seconds))
+                case "survey", [seconds]:
+                    return await self._survey(self._seconds(seconds))
+                case "forget", [str() as address, seconds]:
+                    return await self._forget(address, self._seconds(seconds))
+                case "space", _:
+                    return self._space.to_toml()
+                case _:
+                    raise InputError(f"this peer does not know the request {method!r}, or not so")
 
     def _seconds(self, wanted: object) -> float:
         match wanted:
@@ -183,10 +199,11 @@ class Service:
         batch = posted.batch
         size = batch.weight + sum(map(weight, posted.others.values()))
         with self.admission.in_hand(len(batch) + len(posted.others), size):
-            await self._posts.place(posted, deadline, self.post)
+            if not posted.placed:
+                await self._posts.place(posted, deadline, self.post)
             if posted.notes:
                 await self._place_notes(posted, deadline)
-        await self._catch_up()
+        await self._sessions.catch_up()
         return posted.to_wire()
 
     async def _place_notes(self, posted: Posted, deadline: float) -> None:

@@ -24,7 +24,7 @@ from meteor.limits import (
     Bounds,
 )
 from meteor.node.links import Links
-from meteor.notifications import Group, Told, columns, rows, told
+from meteor.notifications import Group, Told, columns, read, told
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -59,6 +59,7 @@ class Sessions:
         """Notifications that could not be delivered."""
         self._address, self._links = address, links
         self._clients: dict[str, Session] = {}
+        self._behind: dict[Session, None] = {}  # those that lag, in the order in which they began
         self._ways: dict[str, _Waiting] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -94,18 +95,19 @@ class Sessions:
             ways.setdefault(note.reply_to, []).append((note.to, note.watch))
         for item, ways in targets.values():
             for address, pairs in ways.items():
-                self.tell([item], address, pairs)
+                self.tell(item, address, pairs)
 
-    def tell(self, items: Sequence[Told], address: str, targets: Sequence[Target]) -> None:
+    def tell(self, items: Told, address: str, targets: Sequence[Target]) -> None:
         """Send messages on their way to the same watchers, all reached through one peer."""
         if address == self._address:
             self._deliver(items, targets)
             return
         for part in _parts(targets):
-            taken = self._way(address).put(items, part)
-            self.lost += (len(items) - taken) * len(part)
+            way = self._way(address)
+            self.lost += (len(items) - way.put(items, part)) * len(part)
+            way.wake()
 
-    def _deliver(self, items: Sequence[Told], targets: Sequence[Target]) -> None:
+    def _deliver(self, items: Told, targets: Sequence[Target]) -> None:
         """Hand messages to clients that are connected here."""
         watches: dict[str, list[str]] = {}
         for client, watch in targets:
@@ -117,13 +119,22 @@ class Sessions:
                 log.debug("client %s is not here any more; its watch runs out", client)
             else:
                 self.lost += session.offer(items, ids)
+                if session.lagging:
+                    self._behind[session] = None
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether there may be somebody to wait for."""
+        return bool(self._behind)
 
     async def catch_up(self) -> None:
         """Wait a moment for watchers here that lag behind, so that who posts keeps their pace."""
         deadline = trio.current_time() + SLOW_WATCHER_SECONDS
-        for session in list(self._clients.values()):
+        for session in list(self._behind):
             if session.lagging and trio.current_time() < deadline:
                 await session.catch_up(deadline)
+            if not session.lagging:
+                self._behind.pop(session, None)
 
     def _way(self, address: str) -> _Waiting:
         assert self._nursery is not None
@@ -151,9 +162,8 @@ class Sessions:
 
     def answer(self, body: Value) -> Value:
         """Take deliveries from another peer."""
-        for id_, profile, data, sender, context, expires_ms, targets in rows(body):
-            item = (id_, profile, data, sender, context, expires_ms)
-            self._deliver([item], _read_targets(targets))
+        for items, targets in read(body):
+            self._deliver(items, _read_targets(targets))
         return True
 
     async def serve(self, client: str, session: Session) -> None:
@@ -176,11 +186,28 @@ class Session:
         self._patience = True  # it has not been waited for in vain since it last kept up
         self._progress = trio.Event()
 
-    def offer(self, items: Sequence[Told], watches: list[str]) -> int:
-        """Queue messages; returns how many notifications are lost as the client is too slow."""
+    def offer(self, items: Told, watches: list[str]) -> int:
+        """Send messages, or queue them; returns how many notifications are lost.
+
+        They are when the client is too slow, or gone.
+        """
+        first = not self.waiting
         lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
+        if first and self.waiting and self._channel.is_free:
+            try:
+                self._channel.push_now("notify", self._next())
+            except ConnectionLost:
+                self.waiting.close()
+                return len(items) * len(watches)
+        if self.waiting:
+            self.waiting.wake()
         return lost
+
+    def _next(self) -> Value:
+        """Take what goes into one frame."""
+        missed, self._missed = self._missed, 0
+        return [*columns(self.waiting.take()), missed]
 
     @property
     def lagging(self) -> bool:
@@ -199,9 +226,7 @@ class Session:
         try:
             while True:
                 await self.waiting.some()
-                batch = self.waiting.take()
-                missed, self._missed = self._missed, 0
-                await self._channel.push("notify", [*columns(batch), missed])
+                await self._channel.push("notify", self._next())
                 await trio.lowlevel.checkpoint()  # a full queue is many frames
                 if not self.waiting.is_half_full:
                     self._patience = True
@@ -225,6 +250,9 @@ class _Waiting:
         self._count = self._bytes = 0
         self._something = trio.Event()
 
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
     @property
     def size(self) -> tuple[int, int]:
         """How many messages wait, and their bytes."""
@@ -235,9 +263,11 @@ class _Waiting:
         """Whether who sends should slow down."""
         return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
 
-    def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
+    def put(self, items: Told, targets: Sequence[object]) -> int:
         """Queue messages for the same targets; returns how many had room."""
-        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
+        room = max(0, DELIVERIES_QUEUED_MAX - self._count)
+        if len(items) > room:
+            items = items.part(0, room)
         taken = 0
         for some, size in _slices(items, TARGET_BYTES * len(targets)):
             if self._bytes >= DELIVERIES_BYTES_MAX:
@@ -246,8 +276,11 @@ class _Waiting:
             self._bytes += size
             taken += len(some)
         self._count += taken
-        self._something.set()
         return taken
+
+    def wake(self) -> None:
+        """Have who waits for something look."""
+        self._something.set()
 
     async def some(self) -> None:
         """Wait until there is something."""
@@ -279,17 +312,23 @@ class _Waiting:
         self._count = self._bytes = 0
 
 
-def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
+def _slices(items: Told, more: int) -> Iterator[tuple[Told, int]]:
     """Cut messages into slices that fit a frame, with their sizes; `more` is added for each."""
+    lengths = [*map(len, items.profiles)], [*map(len, items.data)]
+    each = ENVELOPE_BYTES + more
+    total = sum(map(sum, lengths)) + each * len(items)
+    if total <= PAGE_BYTES and 0 < len(items) <= FRAME_NOTIFICATIONS_MAX:
+        yield items, total
+        return
     begin = size = 0
-    for end, item in enumerate(items):
-        length = len(item[1]) + len(item[2]) + ENVELOPE_BYTES + more
+    for end, (profile, data) in enumerate(zip(*lengths, strict=True)):
+        length = profile + data + each
         if end > begin and (size + length > PAGE_BYTES or end - begin == FRAME_NOTIFICATIONS_MAX):
-            yield items[begin:end], size
+            yield items.part(begin, end), size
             begin, size = end, 0
         size += length
     if items:
-        yield items[begin:], size
+        yield items.part(begin, len(items)), size
 
 
 def _parts(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:

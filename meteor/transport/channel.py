@@ -5,16 +5,19 @@ words. Then the side that dialled asks, and the side that accepted answers, in a
 push. Nobody both asks and answers on one channel: the side that dialled always reads on, so the
 other can make it wait when it has too much to do, and two peers can't lock each other up.
 
-What is ready to be sent goes out in one write; nobody waits to fill a batch.
+A frame goes out at once when nothing is on its way before it. What comes while that is so, or right
+after it, goes out together in one write; nobody waits to fill a batch.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from enum import IntEnum
+from types import CoroutineType
 from typing import Any
 
 import trio
@@ -38,6 +41,7 @@ from meteor.limits import (
     SEND_BYTES_MAX,
 )
 from meteor.transport.frames import FrameDecoder, Value, encode
+from meteor.transport.network import PromptStream
 from squid.errors import SquidError
 
 log = logging.getLogger("meteor.transport")
@@ -64,8 +68,14 @@ BUSY = "this peer has too many of your requests to work on; try again later"
 
 RECEIVE_BYTES = 256 * 1024
 
+TOGETHER_SECONDS = 0.0001
+"""Frames that follow each other faster go out together: a write costs as much as some frames."""
+
 Hello = dict[str, Any]
-Answerer = Callable[[str, Value], Awaitable[Value]]
+Answer = Value | Coroutine[Any, Any, Value]
+"""An answer, or a coroutine that gives it: only that takes a task of its own."""
+
+Answerer = Callable[[str, Value], Answer]
 PushHandler = Callable[[str, Value], None]
 Admit = Callable[[Hello], Hello]
 
@@ -79,6 +89,8 @@ class Channel:
         self.heard = trio.current_time()
         """When something came from the other side last."""
         self._stream = stream
+        self._prompt = stream if isinstance(stream, PromptStream) else None
+        self._last_sent = -math.inf
         self._decoder = decoder
         self._early = early
         self._outgoing: deque[bytes] = deque()
@@ -102,9 +114,15 @@ class Channel:
         self._next_number += 1
         number, waiter = self._next_number, _Waiter()
         self._waiting[number] = waiter
+        deadline = trio.current_time() + seconds
         try:
-            with trio.move_on_after(seconds):
-                await self.send([Kind.REQUEST, number, method, body])
+            frame = encode([Kind.REQUEST, number, method, body])
+            is_free = self.is_free
+            if is_free:  # it is on its way before anything else is done
+                self._send_now(frame)
+            with trio.move_on_at(deadline):
+                if not is_free:
+                    await self._send(frame)
                 await waiter.event.wait()
         finally:
             del self._waiting[number]
@@ -118,18 +136,53 @@ class Channel:
         """Send something that needs no answer."""
         await self.send([Kind.PUSH, method, body])
 
+    def push_now(self, method: str, body: Value) -> None:
+        """Send likewise, without a pause; only while the channel is free."""
+        self._send_now(encode([Kind.PUSH, method, body]))
+
     async def send(self, frame: Value) -> None:
-        """Queue a frame; waits while too much is queued already."""
+        """Send a frame, or queue it; waits while too much is queued already."""
         await self._send(encode(frame))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is on its way, so that a frame goes out at once."""
+        return (
+            self._prompt is not None
+            and not self._outgoing_bytes
+            and trio.current_time() - self._last_sent >= TOGETHER_SECONDS
+        )
 
     async def _send(self, data: bytes) -> None:
         while self._outgoing_bytes > SEND_BYTES_MAX and not self.closed.is_set():
             await self._room_to_send.wait()
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
         if self.closed.is_set():
             raise ConnectionLost(self._why_closed)
-        self._outgoing.append(data)
-        self._outgoing_bytes += len(data)
-        self._something_to_send.set()
+        if self.is_free:
+            self._send_now(data)
+        else:
+            self._outgoing.append(data)
+            self._outgoing_bytes += len(data)
+            self._something_to_send.set()
+
+    def _send_now(self, data: bytes) -> None:
+        """Send a frame while nothing is on its way; what there is no room for is queued."""
+        if self._prompt is None or self.closed.is_set():
+            raise ConnectionLost(self._why_closed)
+        self._last_sent = trio.current_time()
+        try:
+            sent = self._prompt.send_now(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._why_closed = "the connection was lost"
+            self._close()  # the reader sees the end of the stream too, and ends the run
+            raise ConnectionLost(self._why_closed) from None
+        if sent < len(data):
+            self._outgoing.append(data[sent:])
+            self._outgoing_bytes += len(data) - sent
+            self._something_to_send.set()
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -184,19 +237,40 @@ class Channel:
                     waiter.error = ERROR_KINDS.get(kind, RemoteError)(words)
                     waiter.event.set()
             case [Kind.REQUEST, int() as number, str() as method, body] if answer is not None:
-                if self._in_flight < REQUESTS_IN_FLIGHT_MAX:
-                    self._in_flight += 1
-                    nursery.start_soon(self._answer, answer, number, method, body)
-                else:  # sent from here: who does not listen to our answers is not read from either
-                    await self.send([Kind.ERROR, number, "busy", BUSY])
+                await self._asked(nursery, answer, number, method, body)
             case [Kind.PUSH, str() as method, body] if on_push is not None:
                 on_push(method, body)
             case _:
                 raise ProtocolError("a frame of an unknown kind")
 
-    async def _answer(self, answer: Answerer, number: int, method: str, body: Value) -> None:
+    async def _asked(
+        self, nursery: trio.Nursery, answer: Answerer, number: int, method: str, body: Value
+    ) -> None:
+        """Answer a request, in a task if that takes its time.
+
+        What is sent from here may wait: who does not listen to our answers is not read from either.
+        """
+        if self._in_flight >= REQUESTS_IN_FLIGHT_MAX:
+            await self.send([Kind.ERROR, number, "busy", BUSY])
+            return
         try:
-            await self._send(await _answer_frame(answer, number, method, body))
+            result = answer(method, body)
+            if isinstance(result, CoroutineType):
+                self._in_flight += 1
+                nursery.start_soon(self._answer, result, number, method)
+                return
+            frame = encode([Kind.REPLY, number, result])
+        except Exception as error:  # noqa: BLE001 - one request's bug must not end a peer
+            frame = _error_frame(error, number, method)
+        await self._send(frame)
+
+    async def _answer(self, result: Coroutine[Any, Any, Value], number: int, method: str) -> None:
+        try:
+            try:
+                frame = encode([Kind.REPLY, number, await result])
+            except Exception as error:  # noqa: BLE001 - likewise
+                frame = _error_frame(error, number, method)
+            await self._send(frame)
         except ConnectionLost:
             log.debug("an answer to %r came too late: the asker is gone", method)
         finally:
@@ -237,17 +311,16 @@ class _Waiter:
         self.error: MeteorError | None = None
 
 
-async def _answer_frame(answer: Answerer, number: int, method: str, body: Value) -> bytes:
-    """Return the frame that answers a request: one request's bug must not end a peer."""
-    try:
+def _error_frame(error: Exception, number: int, method: str) -> bytes:
+    """Return the frame that tells what came of a request instead of an answer."""
+    if isinstance(error, (MeteorError, ArmsError, SquidError)):
         try:
-            return encode([Kind.REPLY, number, await answer(method, body)])
-        except (MeteorError, ArmsError, SquidError) as error:
             return encode([Kind.ERROR, number, _kind(error), str(error)])
-    except Exception:
-        log.exception("a bug met while answering %r", method)
-        words = f"an internal error while answering {method!r}"
-        return encode([Kind.ERROR, number, "remote", words])
+        except Exception as unsayable:  # noqa: BLE001 - a bug too
+            error = unsayable
+    log.error("a bug met while answering %r", method, exc_info=error)
+    words = f"an internal error while answering {method!r}"
+    return encode([Kind.ERROR, number, "remote", words])
 
 
 def _kind(error: Exception) -> str:

@@ -36,24 +36,29 @@ class FrameDecoder:
 
     def feed(self, data: bytes | bytearray) -> list[Value]:
         """Add bytes; return the values that are whole now."""
-        self._buffer += data
+        whole = not self._buffer  # nearly always: frames come as they were sent
+        if not whole:
+            self._buffer += data
         values: list[Value] = []
-        start, available = 0, len(self._buffer)
-        while available - start >= PREFIX_BYTES:
-            length = int.from_bytes(self._buffer[start : start + PREFIX_BYTES], "big")
-            if length > self._bytes_max:
-                raise ProtocolError(
-                    f"a frame that claims {length:,} bytes (the limit is {self._bytes_max:,}): "
-                    "not Meteor's protocol?"
-                )
-            end = start + PREFIX_BYTES + length
-            if available < end:
-                break
-            with memoryview(self._buffer) as view:
+        with memoryview(data if whole else self._buffer) as view:
+            start, available = 0, len(view)
+            while available - start >= PREFIX_BYTES:
+                length = int.from_bytes(view[start : start + PREFIX_BYTES], "big")
+                if length > self._bytes_max:
+                    raise ProtocolError(
+                        f"a frame that claims {length:,} bytes (the limit is {self._bytes_max:,}): "
+                        "not Meteor's protocol?"
+                    )
+                end = start + PREFIX_BYTES + length
+                if available < end:
+                    break
                 values.append(_decode(view[start + PREFIX_BYTES : end]))
-            start = end
-            self._bytes_max = FRAME_BYTES_MAX
-        del self._buffer[:start]
+                start = end
+                self._bytes_max = FRAME_BYTES_MAX
+            if whole:
+                self._buffer += view[start:]
+        if not whole:
+            del self._buffer[:start]
         return values
 
     @property

@@ -23,7 +23,7 @@ from typing import Protocol
 import trio
 
 from meteor.errors import AddressError, ConnectionLost
-from meteor.transport.network import Handler, parse_address
+from meteor.transport.network import Handler, PromptStream, parse_address
 
 BUFFER_BYTES_MAX = 1024 * 1024
 """What one direction of a stream holds before its sender waits, like a socket's buffers."""
@@ -186,7 +186,7 @@ class HostNetwork:
         await self._network.listen_at(address, handler, task_status=task_status)
 
 
-class MemoryStream(trio.abc.Stream):
+class MemoryStream(PromptStream):
     """One end of a stream in memory."""
 
     def __init__(self, network: MemoryNetwork, here: str, there: str) -> None:
@@ -200,6 +200,15 @@ class MemoryStream(trio.abc.Stream):
         self._closed = self._reset = False
         self._sending, self._receiving = _OneTask(), _OneTask()
         network.opened(self)
+
+    def send_now(self, data: bytes) -> int:
+        """Send bytes, all or none, if the other end has read enough."""
+        with self._sending:
+            self._must_be_open()
+            if not data or self.other._buffered > BUFFER_BYTES_MAX:
+                return 0
+            self.other._arrive(data)
+            return len(data)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes; waits while the other end has too much to read."""

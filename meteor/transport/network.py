@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -11,6 +12,17 @@ import trio
 from meteor.errors import AddressError
 
 Handler = Callable[[trio.abc.Stream], Awaitable[object]]
+
+
+class PromptStream(trio.abc.Stream):
+    """A stream that takes bytes without a pause, as long as there is room for them."""
+
+    @abstractmethod
+    def send_now(self, data: bytes) -> int:
+        """Send as much as can be sent at once; returns how many bytes that were.
+
+        Not while `send_all` is under way. Raises what `send_all` raises.
+        """
 
 
 class Network(Protocol):

@@ -154,6 +154,18 @@ Interleaved.TestCase.settings = settings(max_examples=30, stateful_step_count=30
 test_any_interleaving_answers_like_a_look_at_every_box = Interleaved.TestCase
 
 
+def test_boxes_of_one_message_that_share_a_key_are_counted_once_each() -> None:
+    """The first of them goes to a sorted shelf with others, the second to the tail behind it."""
+    wide, boxes = ((0, 15),), [((0, 12),), ((1, 11),)]
+    index = PackedIndex(1, BITS)
+    index.add([0, 1], [wide, wide])
+    index.add([2, 2], boxes)
+    assert index.discard([2, 2], boxes) == 2
+    assert len(index) == 2
+    assert index.discard([0], [wide]) == 1
+    assert index.meeting([3], [3]).tolist() == [1], "its shelf was not taken for empty"
+
+
 def test_boxes_that_share_no_block_are_tidied_to_an_end() -> None:
     wide, narrow = (0, 2**BITS - 1), (3, 4)
     boxes = list(product((wide, narrow), repeat=3))  # each is alone in its block
@@ -214,3 +226,52 @@ def test_boxes_that_differ_in_their_last_bits_only_are_in_order_too(dimensions: 
         found = index.places(cells[code], cells[code], blocks_max=1)
         assert found is not None
         assert found[0].tolist() == [code]
+
+
+class Points(RuleBasedStateMachine):
+    """Points that are added, deleted and tidied, and walked in the order of the curve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curve = Curve(2, 2)
+        self.index = PackedIndex(2, 2, of_points=True)
+        self.keys: dict[int, int] = {}
+        self.next = 0
+
+    @rule(cells=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=9))
+    def add(self, cells: list[tuple[int, int]]) -> None:
+        codes = np.arange(self.next, self.next + len(cells))
+        self.next += len(cells)
+        self.keys |= dict(zip(codes.tolist(), map(self.curve.encode, cells), strict=True))
+        self.index.add_points(codes, np.array(cells))
+
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        if self.keys:
+            code = st.sampled_from(sorted(self.keys))
+            codes = data.draw(st.lists(code, min_size=1, max_size=9, unique=True))
+            keys = [self.keys.pop(code) for code in codes]
+            assert self.index.discard_points(codes, keys) == len(codes)
+            assert self.index.discard_points(codes, keys) == 0
+
+    @rule(steps=st.integers(1, 3))
+    def tidy(self, steps: int) -> None:
+        for _ in range(steps):
+            self.index.tidy()
+
+    @rule(first=st.integers(0, 16), last=st.integers(0, 15), count=st.integers(1, 9))
+    def walk(self, first: int, last: int, count: int) -> None:
+        found: list[tuple[int, int]] = []
+        while first <= last:
+            codes, keys, upto = self.index.walk(first, last, count)
+            part = list(zip(keys.tolist(), codes.tolist(), strict=True))
+            assert [key for key, _ in part] == sorted(key for key, _ in part)
+            wanted = {(key, code) for code, key in self.keys.items() if first <= key <= upto}
+            assert sorted(part) == sorted(wanted)
+            assert first <= upto <= last
+            found += part
+            first = upto + 1
+
+
+Points.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+test_a_walk_gives_all_points_in_order_whatever_happened_before = Points.TestCase

@@ -239,6 +239,96 @@ def test_a_store_of_version_1_is_taken_over_with_what_it_has(
     store.close()
 
 
+VERSION_3 = """
+    CREATE TABLE message (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+        action TEXT NOT NULL, profile TEXT NOT NULL, identifier INTEGER NOT NULL,
+        point INTEGER NOT NULL, stored_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,
+        sender TEXT NOT NULL, reply_to TEXT NOT NULL, credential TEXT NOT NULL,
+        context TEXT NOT NULL, modifiers TEXT NOT NULL, data BLOB NOT NULL,
+        term INTEGER NOT NULL DEFAULT 0, voters TEXT NOT NULL DEFAULT '',
+        digest INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE tombstone (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, taker TEXT NOT NULL,
+        identifier INTEGER NOT NULL, expires_ms INTEGER NOT NULL, point INTEGER NOT NULL DEFAULT 1
+    );
+    CREATE INDEX "idx_message_kind_point_identifier_id"
+        ON "message" ("kind", "point", "identifier", "id");
+    CREATE INDEX "idx_message_expires_ms" ON "message" ("expires_ms");
+    CREATE INDEX "idx_tombstone_expires_ms" ON "tombstone" ("expires_ms");
+    CREATE TABLE space (name TEXT, version INTEGER, fingerprint TEXT, definition TEXT);
+    CREATE INDEX idx_tombstone_identifier_id ON tombstone (identifier, id);
+    CREATE TABLE ballot (
+        id TEXT PRIMARY KEY, term INTEGER NOT NULL, voters TEXT NOT NULL, round INTEGER NOT NULL,
+        leader INTEGER NOT NULL, accepted_round INTEGER NOT NULL, accepted_leader INTEGER NOT NULL,
+        value TEXT NOT NULL, expires_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX idx_ballot_expires_ms ON ballot (expires_ms);
+    CREATE TABLE data_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER, high_0 INTEGER,
+        low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    CREATE TABLE interest_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER,
+        high_0 INTEGER, low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    CREATE TABLE advertisement_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER,
+        high_0 INTEGER, low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    PRAGMA application_id = 1296389189;
+    PRAGMA user_version = 3;
+"""
+"""What the Meteor of that version made."""
+
+
+def test_a_store_of_version_3_keeps_all_it_has_and_the_numbers_it_gave(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    old = sqlite3.connect(path)
+    old.executescript(VERSION_3)
+    old.execute(
+        "INSERT INTO space VALUES (?, ?, ?, ?)",
+        (LAB.name, LAB.version, LAB.fingerprint(), LAB.to_toml()),
+    )
+    messages = [
+        *(post("store", f"type=a, degree={degree}", f"d{degree}") for degree in (7, 5, 6)),
+        post("store", "type=a, degree=1..3", "region"),
+        post("store", "meteor.inbox=desk", "note"),
+        post("notify_data", "type=a, degree=5", "w1"),
+        post("store", "type=a, degree=9", "newest"),
+    ]
+    for message in messages:
+        kind, region = message.stored_as, region_of(LAB, message)
+        assert kind is not None
+        old.execute(INSERT, write_row(0, kind, message, region))
+        if not region.is_point:
+            (box,) = region.boxes
+            (seq,) = old.execute("SELECT max(seq) FROM message").fetchone()
+            ends = [end for axis in box for end in axis]
+            old.execute(f"INSERT INTO {kind}_box VALUES (?, 0, 0, ?, ?, ?, ?)", (seq, *ends))
+    old.execute("DELETE FROM message WHERE id = 'newest'")
+    old.execute("INSERT INTO tombstone VALUES (3, 'newest', 'taker', 5, ?, 1)", (10**15,))
+    old.commit()
+    old.close()
+    for number in range(2):
+        store = Store(path, LAB)
+        assert store.newest() == (7 + number, 3)
+        ids = {stored.message.id: stored.message for stored in stored_after(store, 0, 0, 9)}
+        assert list(ids.values())[:6] == messages[:6]
+        names = Names()
+        store.digests.names(0, (0, 2**63 - 1), names, (0, ""), 99)
+        assert {"d7", "d5", "d6", "note", "w1"} == set(names.messages) - {"d8"}
+        assert [stone.taker for stone in names.stones.values()] == ["taker"]
+        everything = region_of(LAB, post("retrieve", "type=a, degree=5..7"))
+        found = [
+            stored.message.id
+            for _, stored in store.candidates.points(0, everything, WHOLE_RING, {})
+        ]
+        assert sorted(found) == ["d5", "d6", "d7"]
+        store.apply(0, [[Put(post("store", "type=a, degree=8", "d8"))]])
+        assert store.newest() == (8, 3)  # that of what was deleted is not used again
+        store.close()
+    old = sqlite3.connect(path)
+    indexed = "SELECT count(*) FROM message INDEXED BY idx_message_listed WHERE " + schema.LISTED
+    assert old.execute(indexed).fetchone() == (3,)
+    old.close()
+
+
 def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     make(path)

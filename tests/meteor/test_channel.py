@@ -32,6 +32,7 @@ from meteor.limits import (
 from meteor.transport import channel as channel_module
 from meteor.transport.channel import (
     Admit,
+    Answer,
     Answerer,
     Channel,
     Hello,
@@ -42,6 +43,7 @@ from meteor.transport.channel import (
 )
 from meteor.transport.frames import FrameDecoder, Value, encode
 from meteor.transport.memory import MemoryNetwork
+from meteor.transport.network import PromptStream
 from squid.errors import SpaceError
 
 PEER, ASKER = "peer:7400", "asker:1"
@@ -327,6 +329,40 @@ async def test_an_error_arrives_as_what_it_was(
         assert words in str(error.value)
 
 
+async def test_what_is_answered_at_once_needs_no_task(
+    autojump_clock: MockClock, line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    went_on = trio.Event()
+
+    async def later(body: Value) -> Value:
+        await went_on.wait()
+        return body
+
+    def answer(method: str, body: Value) -> Answer:
+        match method:
+            case "now":
+                went_on.set()
+                return body
+            case "later":
+                return later(body)
+            case "refuse":
+                raise Busy("not now")
+            case _:
+                return object()
+
+    await line.listen(answer)
+    async with line.dial() as channel, trio.open_nursery() as nursery:
+        nursery.start_soon(channel.request, "later", 1, 5)
+        await trio.sleep(1)
+        assert await channel.request("now", 2, 5) == 2, "what waits holds nothing up"
+        with pytest.raises(Busy, match="not now"):
+            await channel.request("refuse", None, 5)
+        with pytest.raises(RemoteError, match="an internal error while answering 'odd'"):
+            await channel.request("odd", None, 5)
+        assert await channel.request("later", 3, 5) == 3
+    assert "a bug met while answering 'odd'" in caplog.text
+
+
 @pytest.mark.parametrize("unsayable", [object(), 1 << 64, "\ud800"])
 async def test_a_bug_in_a_handler_is_logged_and_told_and_ends_nothing(
     autojump_clock: MockClock, line: Line, caplog: pytest.LogCaptureFixture, unsayable: Any
@@ -550,6 +586,46 @@ async def test_what_is_ready_is_sent_in_one_go(autojump_clock: MockClock, line: 
         assert len(FrameDecoder().feed(noted.sent[0])) == 50
         await channel.request("post", 50, 5)
         assert len(noted.sent) == 2, "and a single one does not wait for others"
+
+
+class Stingy(Noted, PromptStream):
+    """A stream that takes so many bytes at once, and notes them too."""
+
+    room = 1 << 20
+
+    def send_now(self, data: bytes) -> int:
+        assert isinstance(self._stream, PromptStream)
+        self.sent.append(data[: self.room])
+        self._stream.send_now(self.sent[-1])
+        return len(self.sent[-1])
+
+
+async def test_a_frame_is_sent_at_once_and_what_follows_it_goes_together(
+    autojump_clock: MockClock, line: Line
+) -> None:
+    await line.listen()
+    stream = Stingy(await line.network.dial_from(ASKER, PEER))
+    async with dialled(stream, {}) as channel:
+        stream.sent.clear()
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(channel.request, "post", number, 5)
+        assert [len(FrameDecoder().feed(sent)) for sent in stream.sent] == [1, 49]
+
+
+@pytest.mark.parametrize("room", [0, 1, 5, 20])
+async def test_what_does_not_fit_at_once_follows_before_anything_else(
+    autojump_clock: MockClock, line: Line, room: int
+) -> None:
+    await line.listen()
+    stream = Stingy(await line.network.dial_from(ASKER, PEER))
+    stream.room = room
+    async with dialled(stream, {}) as channel:
+        for number in range(10):
+            assert await channel.request("post", number, 5) == ["post", number]
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(channel.request, "post", number, 5)
 
 
 async def test_pushes_arrive_in_order(autojump_clock: MockClock, line: Line) -> None:

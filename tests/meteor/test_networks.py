@@ -13,7 +13,7 @@ from trio.testing import MockClock, check_two_way_stream, wait_all_tasks_blocked
 
 from meteor.errors import AddressError, ConnectionLost
 from meteor.transport.memory import BUFFER_BYTES_MAX, GRID_SECONDS, MemoryNetwork
-from meteor.transport.network import Network, format_address, parse_address
+from meteor.transport.network import Network, PromptStream, format_address, parse_address
 from meteor.transport.tcp import TcpNetwork
 
 LARGE = bytes(range(256)) * 40_000  # 10 MB: more than any socket's buffers hold
@@ -125,6 +125,45 @@ async def test_who_sends_much_waits_for_the_reader_and_all_of_it_arrives(
     assert not sent.is_set()
     assert await read_all(there) == LARGE
     assert sent.is_set()
+
+
+async def test_what_is_sent_at_once_arrives_in_its_turn(
+    opener: Callable[[], Awaitable[Opened]],
+) -> None:
+    here, there = await opener()
+    assert isinstance(here, PromptStream)
+    assert here.send_now(b"one ") == 4
+    await here.send_all(b"two ")
+    assert here.send_now(b"three") == 5
+    await here.aclose()
+    assert await read_all(there) == b"one two three"
+    with pytest.raises(trio.ClosedResourceError):
+        here.send_now(b"four")
+
+
+async def test_what_there_is_no_room_for_is_not_sent_at_once(
+    opener: Callable[[], Awaitable[Opened]],
+) -> None:
+    here, there = await opener()
+    assert isinstance(here, PromptStream)
+    data, sent = LARGE[:100_000], b""
+    while taken := here.send_now(data):
+        sent += data[:taken]
+        assert len(sent) < len(LARGE), "there is a bound"
+    got = b""
+    while len(got) < len(sent):
+        got += await there.receive_some()
+    assert got == sent
+    assert here.send_now(b"more") == 4
+    await trio.aclose_forcefully(there)
+
+    async def send_on() -> None:
+        while True:  # the kernel may take some more before it hears of it
+            here.send_now(b"nobody reads this")
+            await trio.sleep(0.01)
+
+    with pytest.raises(trio.BrokenResourceError), trio.fail_after(5):
+        await send_on()
 
 
 async def test_a_stream_is_closed_when_its_handler_returns(place: Place) -> None:
