@@ -161,7 +161,8 @@ class Shelves:
             kept = self._keys[begin : begin + SHELF_ROWS]
             lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
             alone, crowded = highs - lows == 1, highs - lows > 1
-            found = lows[alone][here[lows[alone]] == codes[alone]]
+            # Once each: two boxes of a message may have one key, and only one of them stand here.
+            found = np.unique(lows[alone][here[lows[alone]] == codes[alone]])
             for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
                 ours = codes[(lows == low) & crowded]
                 crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
