@@ -1,10 +1,12 @@
 """Candidates by their boxes: the regions of stored messages, in plain tables and in memory.
 
 The tables are the durable truth and anyone can read them: a row for each box, with its message's
-seq, its number there, and the low and high cell of each dimension. They are written together with
-the message. What is searched is an index in memory (`arms.matching`), made from the tables when the
-store is opened. It follows only after the commit and only where it is searched: whoever writes
-gathers what changes, whoever reads takes it over with `publish`.
+seq, its number there, and the low and high cell of each dimension. These are cells of the space's
+grid: the ring's are too coarse to find few among many. Data that are points have no such row; they
+are found by their identifiers. The tables are written together with the message. What is searched
+is an index in memory (`arms.matching`), made from them when the store is opened. It follows only
+after the commit and only where it is searched: whoever writes gathers what changes, whoever reads
+takes it over with `publish`.
 
 So between a commit and `publish` the index may name a message that is gone, and readers check. It
 must not miss one that was there before: one that got a new seq is looked up with `now_at`.
@@ -30,7 +32,6 @@ from arms.profile import Profile
 from arms.selection import Selected
 from squid import Region, Space
 from squid.curve_arrays import decode_many
-from squid.limits import RING_BITS
 from squid.patterns import Anything, Bare
 from squid.region import Box
 
@@ -51,6 +52,9 @@ SEVERAL = 2
 """This message has more boxes, so a search may find it more than once."""
 FLAG_BITS = 2
 
+INTEGER_BITS = 63
+"""What is not negative in SQLite and numpy."""
+
 
 @dataclass(slots=True)
 class _Changes:
@@ -61,6 +65,8 @@ class _Changes:
     moved: dict[int, int] = field(default_factory=dict)
     points: list[tuple[Integers, Integers]] = field(default_factory=list)
     """Codes and cells of data that were added many at once."""
+    gone_points: dict[int, int] = field(default_factory=dict)
+    """Of data that are points, codes and their places on the curve."""
 
 
 class BoxIndex:
@@ -68,9 +74,9 @@ class BoxIndex:
 
     def __init__(self, space: Space, writer: sqlite3.Connection, read: Read) -> None:
         self._space, self._writer, self._read = space, writer, read
-        size = len(space.dimensions), space.bits
-        self._boxes = {kind: PackedIndex(*size) for kind in Kind}
-        self._points = PackedIndex(*size, of_points=True)
+        dimensions = len(space.dimensions)
+        self._boxes = {kind: PackedIndex(dimensions, space.grid.bits) for kind in Kind}
+        self._points = PackedIndex(dimensions, space.bits, of_points=True)
         marks = ", ".join("?" * (3 + 2 * len(space.dimensions)))
         self._insert = {
             kind: f"INSERT INTO {table} VALUES ({marks})" for kind, table in TABLES.items()
@@ -80,6 +86,8 @@ class BoxIndex:
         }
         self._gathered = _Changes()
         self._committed: deque[_Changes] = deque()
+        self.interest_changes = 0
+        """How often interests came or went, as far as searches know."""
 
     def load(self) -> None:
         """Take over what is in the file."""
@@ -102,10 +110,10 @@ class BoxIndex:
         exact = kind is Kind.INTEREST and is_exact(self._space, profile)
         rows = [
             (seq, number, exact, *chain.from_iterable(box))
-            for number, box in enumerate(region.boxes)
+            for number, box in enumerate(region.fine_boxes)
         ]
         self._writer.executemany(self._insert[kind], rows)
-        self._gathered.added[kind, _code(seq, exact, len(rows))] = region.boxes
+        self._gathered.added[kind, _code(seq, exact, len(rows))] = region.fine_boxes
 
     def add_points(self, seqs: range, cells: Sequence[Sequence[int]]) -> None:
         """Index data that are points, many at once."""
@@ -114,19 +122,17 @@ class BoxIndex:
 
     def discard(self, kind: Kind, seq: int, point: bool, identifier: int) -> None:
         """Forget a message's boxes."""
-        boxes: Sequence[Box]
-        place: tuple[Kind | None, int]
         if kind is Kind.DATA and point:
-            cells = self._space.curve.decode(identifier >> self._space.shift)
-            place, boxes = (None, seq << FLAG_BITS), [tuple([(cell, cell) for cell in cells])]
-        else:
-            rows = self._writer.execute(self._delete[kind], (seq,)).fetchall()
+            code = seq << FLAG_BITS
+            if self._gathered.added.pop((None, code), None) is None:
+                self._gathered.gone_points[code] = identifier >> self._space.shift
+            return
+        rows = self._writer.execute(self._delete[kind], (seq,)).fetchall()
+        if rows:
+            place: tuple[Kind | None, int] = kind, _code(seq, rows[0][2], len(rows))
             boxes = [tuple(zip(row[3::2], row[4::2], strict=True)) for row in rows]
-            if not rows:
-                return
-            place = kind, _code(seq, rows[0][2], len(rows))
-        if self._gathered.added.pop(place, None) is None:
-            self._gathered.gone[place] = boxes
+            if self._gathered.added.pop(place, None) is None:
+                self._gathered.gone[place] = boxes
 
     def move(self, seq: int, new_seq: int) -> None:
         """Remember that a message has a new seq, for those who still look for the old one."""
@@ -149,11 +155,16 @@ class BoxIndex:
         gone: set[int] = set()
         while self._committed:
             changes = self._committed[0]
+            if any(kind is Kind.INTEREST for kind, _ in (*changes.gone, *changes.added)):
+                self.interest_changes += 1
             for numbers, cells in changes.points:
                 self._points.add_points(numbers, cells)
+            if changes.gone_points:
+                self._points.discard_points([*changes.gone_points], [*changes.gone_points.values()])
             for kind, codes, boxes in _by_kind(changes.gone):
                 self._index(kind).discard(codes, boxes)
-                gone.update(code >> FLAG_BITS for code in codes)
+            for code in chain(changes.gone_points, (code for _, code in changes.gone)):
+                gone.add(code >> FLAG_BITS)
             for kind, codes, boxes in _by_kind(changes.added):
                 self._index(kind).add(codes, boxes)
             self._committed.popleft()
@@ -172,25 +183,25 @@ class BoxIndex:
     def meeting(self, kind: Kind, region: Region) -> list[int]:
         """Return the codes of the messages that have a box which meets one of the region's."""
         index = self._boxes[kind]
-        found = [index.meeting(*zip(*box, strict=True)) for box in region.boxes]
+        found = [index.meeting(*zip(*box, strict=True)) for box in region.fine_boxes]
         if len(found) == 1:
             return _distinct(found[0])
         return sorted(set(chain.from_iterable(codes.tolist() for codes in found)))
 
-    def meeting_each(self, kind: Kind, points: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the same for each of several points."""
+    def meeting_each(self, kind: Kind, boxes: Sequence[Box]) -> list[list[int]]:
+        """Return the same for each of several boxes of the grid."""
         index = self._boxes[kind]
-        if len(points) == 1:
-            return [_distinct(index.meeting(points[0], points[0]))]
-        cells = np.array(points, np.int64).reshape(len(points), self._dimensions)
-        return list(map(_distinct, index.meeting_points(cells)))
+        if len(boxes) == 1:
+            return [_distinct(index.meeting(*zip(*boxes[0], strict=True)))]
+        cells = np.array(boxes, np.int64).reshape(len(boxes), self._dimensions, 2)
+        return list(map(_distinct, index.meeting_each(cells[:, :, 0], cells[:, :, 1])))
 
     def points(
         self, region: Region, spans: Sequence[tuple[int, int]]
-    ) -> tuple[list[int], list[int]] | None:
+    ) -> tuple[Integers, Integers] | None:
         """Return identifiers, in order, and seqs of the data points of a region within spans.
 
-        None when there are so many that a walk over them in the order of the curve is better.
+        None when there are so many that a `walk` over them is better.
         """
         found = []
         for box in region.boxes:
@@ -210,15 +221,25 @@ class BoxIndex:
             inside |= (identifiers >= low) & (identifiers <= high)
         chosen = np.flatnonzero(inside)
         chosen = chosen[identifiers[chosen].argsort(kind="stable")]
-        return identifiers[chosen].tolist(), (codes[chosen] >> FLAG_BITS).tolist()
+        return identifiers[chosen], codes[chosen] >> FLAG_BITS
+
+    def walk(self, low: int, high: int, count: int) -> tuple[Integers, Integers, int]:
+        """Return identifiers, in order, and seqs of the data points of a span, and how far they go.
+
+        That is to its end, or sooner where about `count` have been seen; at one place always all.
+        """
+        shift = self._space.shift
+        end = high >> shift
+        codes, keys, last = self._points.walk(-(-low >> shift), end, count)
+        return keys << shift, codes >> FLAG_BITS, high if last == end else last << shift
 
     def _index(self, kind: Kind | None) -> PackedIndex:
         return self._points if kind is None else self._boxes[kind]
 
     def _load_boxes(self, kind: Kind) -> None:
         # As many ends in one integer as fit: what takes time is to make each value an object.
-        bits = self._space.bits
-        each = RING_BITS // bits
+        bits = self._space.grid.bits
+        each = INTEGER_BITS // bits
         names = [f"{end}_{i}" for end in ("low", "high") for i in range(self._dimensions)]
         parts = [names[i : i + each] for i in range(0, len(names), each)]
         packed = [" | ".join(f"({name} << {bits * i})" for i, name in enumerate(p)) for p in parts]

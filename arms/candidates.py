@@ -6,20 +6,31 @@ looked at before it is given away.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from arms.box_index import EXACT, FLAG_BITS, BoxIndex, Read, is_plain
+from arms.fine_boxes import FineBoxes
 from arms.limits import HOT_CHARACTERS_MAX
 from arms.message import Action, Kind, Message, region_of_profile
+from arms.places import ROWS_AT_ONCE, Places
 from arms.profile import Profile
-from arms.rows import IDENTIFIER, POINTS, STORED, Stored, read_row
+from arms.rows import STORED, Stored, read_row
 from arms.selection import Selected, Selection
 from squid import Region, Space
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
 Spans = Sequence[tuple[int, int]]
+
+FIRST_ROWS = 16
+"""Rows that a walk begins with: who asks for one match should not wait for hundreds."""
 
 
 class _Hot(NamedTuple):
@@ -33,9 +44,11 @@ class _Hot(NamedTuple):
 class Candidates:
     """Reads the messages of one store that meet a region."""
 
-    def __init__(self, space: Space, index: BoxIndex, read: Read) -> None:
+    def __init__(self, space: Space, index: BoxIndex, places: Places, read: Read) -> None:
         self.index = index
         self._space, self._read = space, read
+        self._fine_boxes = FineBoxes(space)
+        self._places = places
         self._hot: dict[int, _Hot] = {}
         self._hot_characters = 0
 
@@ -51,14 +64,13 @@ class Candidates:
             if hot is not None:
                 yield hot.stored
 
-    def selecting(
-        self, now_ms: int, data: Sequence[Selected], cells: Sequence[Sequence[int]]
-    ) -> list[list[Message]]:
-        """Return, for each of several data that are points, the interests that select it."""
+    def selecting(self, now_ms: int, data: Sequence[Selected]) -> list[list[Message]]:
+        """Return, for each of several data, the interests that select it."""
+        boxes = list(map(self._fine_boxes.of, data))
         return [
             self._selecting(now_ms, profile, codes) if codes else []
             for profile, codes in zip(
-                data, self.index.meeting_each(Kind.INTEREST, cells), strict=True
+                data, self.index.meeting_each(Kind.INTEREST, boxes), strict=True
             )
         ]
 
@@ -108,35 +120,24 @@ class Candidates:
 
         `resume` maps an identifier to the last message id that was already seen there.
         """
-        # At one point the file is quicker: its own index has the ids there in order.
+        # At one point a walk is quicker: there is nothing to search.
         found = None if region.is_point else self.index.points(region, spans)
-        if found is None:
-            yield from self._walk(now_ms, region, spans, resume)
-            return
-        for at, places in groupby(zip(*found, strict=True), key=itemgetter(0)):
-            here = [stored for _, seq in places if (stored := self._at(now_ms, seq)) is not None]
-            for stored in sorted(here, key=lambda stored: stored.message.id):
-                if stored.message.id > resume.get(at, ""):
-                    yield at, stored
+        for identifiers, seqs in self._walk(region, spans) if found is None else (found,):
+            for row in self._places.rows(now_ms, STORED, identifiers, seqs, resume):
+                yield row[1], read_row(row[3:])
 
-    def _walk(
-        self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
-    ) -> Iterator[tuple[int, Stored]]:
-        """Do so in the file, and let `Region.next` skip what the region does not touch."""
+    def _walk(self, region: Region, spans: Spans) -> Iterator[tuple[Integers, Integers]]:
+        """Walk all data points, and let `Region.next` skip what the region does not touch."""
         for low, high in spans:
-            at = region.next(low)
+            at, count = region.next(low), FIRST_ROWS
             while at is not None and at <= high:
-                rows = self._read(POINTS, (at, resume.get(at, ""), high, now_ms))
-                inside, at = at, None
-                for row in rows:
-                    identifier = row[IDENTIFIER]
-                    if identifier != inside:
-                        if identifier not in region:
-                            at = region.next(identifier)
-                            break
-                        inside = identifier
-                    if not resume or row[0] > resume.get(identifier, ""):
-                        yield identifier, read_row(row)
+                end = at if region.is_point else high
+                identifiers, seqs, upto = self.index.walk(at, end, count)
+                places, counts = np.unique(identifiers, return_counts=True)
+                inside, at = _inside(region, places.tolist(), upto)
+                kept = np.repeat(inside, counts)
+                yield identifiers[kept], seqs[kept]
+                count = min(2 * count, ROWS_AT_ONCE)
 
     def ranges(
         self, now_ms: int, region: Region, spans: Spans, resume: Mapping[int, str]
@@ -167,6 +168,22 @@ class Candidates:
         if row is None and (moved := self.index.now_at(seq)) != seq:
             row = next(self._read(sql, (moved, now_ms)), None)
         return row
+
+
+def _inside(
+    region: Region, places: Sequence[int], upto: int
+) -> tuple[NDArray[np.bool_], int | None]:
+    """Say which of these identifiers a region has, and with which it goes on behind the last."""
+    inside, row = np.zeros(len(places), np.bool_), 0
+    while row < len(places):
+        at = region.next(places[row])
+        if at is None or at > upto:
+            return inside, at
+        row = bisect_left(places, at, row)
+        if row < len(places) and places[row] == at:
+            inside[row] = True
+            row += 1
+    return inside, region.next(upto + 1)
 
 
 def contains(spans: Spans, identifier: int) -> bool:

@@ -46,12 +46,22 @@ HOT_CHARACTERS_MAX = 4_000_000
 # walks the points in order instead. It does so again for each page of some 10 ms.
 POINT_BLOCKS_MAX = 1_024
 
+# Ids of crowded places (a thousand messages and more at one identifier) that are kept in order for
+# those who read them page by page: so many in all, or those of one place if it has more. 25 MB.
+CROWD_IDS_KEPT = 100_000
+
 # Regions kept by profile: computing one takes tens of microseconds, and sensors repeat theirs.
 REGIONS_KEPT = 8_192
 
 # Places of data kept by the text of their profile: finding one takes some 10 microseconds, and this
 # many take some 25 MB. Sensors with ten thousand different readings stay within it.
 SITES_KEPT = 32_768
+
+# Those who watch for data at such places, in all: each takes some 70 bytes.
+WATCHERS_KEPT = 262_144
+
+# Values of data whose cells in the finer grid are kept: finding them takes some microseconds.
+VALUES_KEPT = 32_768
 
 # Stored data that a new interest counts at one peer; a receipt says "at least" from there on.
 MATCHES_COUNTED_MAX = 1_000

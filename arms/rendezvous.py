@@ -14,11 +14,12 @@ match counts once, whatever copies lie where.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from arms.aggregate import Aggregate, aggregate_of
+from arms.audience import Audience, Watchers
 from arms.candidates import Spans, contains
 from arms.inbox import inbox_of
 from arms.limits import DELETES_PER_COMMIT, MATCHES_COUNTED_MAX
@@ -98,22 +99,12 @@ class Page:
     resume: Place | None = None
 
 
-@dataclass(slots=True)
-class Watchers:
-    """Who watches for data with one profile."""
-
-    count: int = 0
-    ways: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """(client, watch) of those to be told now, by the address of the peer that can reach them."""
-    notes: list[Due] = field(default_factory=list)
-    """What must be in inboxes before the sender is told that its post was done."""
-
-
 class Rendezvous:
     """Matches messages against a store."""
 
     def __init__(self, space: Space, store: Store) -> None:
         self.space, self.store = space, store
+        self._watching_now = Audience(store.candidates)
 
     def plan(self, now_ms: int, message: Message, spans: Spans, since: Place | None = None) -> Plan:
         """Say what must be written for a message; `since` is where a long delete goes on."""
@@ -152,16 +143,15 @@ class Rendezvous:
         """Say so for many plans; data that are points are matched all at once."""
         messages = [_as_kept(plan, results) for plan, results in zip(plans, written, strict=True)]
         interests: dict[int, list[Message]] = {}
-        asked: dict[int, list[int]] = {}
+        asked: list[int] = []
         for i, (plan, message) in enumerate(zip(plans, messages, strict=True)):
             if message.action is Action.STORE:
                 region = region_of(self.space, message)
                 if region.is_point:
                     interests[i] = []
                     if contains(plan.spans, cast(int, region.lowest)):
-                        asked[i] = [low for low, _ in region.boxes[0]]
-        profiles = [messages[i].profile for i in asked]
-        found = self.store.candidates.selecting(now_ms, profiles, list(asked.values()))
+                        asked.append(i)
+        found = self.store.candidates.selecting(now_ms, [messages[i].profile for i in asked])
         interests.update(zip(asked, found, strict=True))
         return [
             self._effect(now_ms, plan, message, results, interests.get(i))
@@ -200,24 +190,12 @@ class Rendezvous:
             case _:
                 return Effect(plan.matches)
 
-    def watchers(self, now_ms: int, sites: Iterable[Site]) -> dict[str, Watchers]:
-        """Say who watches for data at these sites, by the text of their profile.
+    def watchers(self, now_ms: int, sites: Sequence[Site]) -> list[Watchers]:
+        """Say who watches for data at each of these sites.
 
-        The sites are points that this peer speaks for, so it is the one that reacts. Sites with the
-        same watchers share one answer.
+        The sites are points that this peer speaks for, so it is the one that reacts.
         """
-        different = list({site.text: site for site in sites}.values())
-        cells = [site.cells for site in different]
-        found: dict[str, Watchers] = {}
-        same: dict[tuple[str, ...], Watchers] = {}
-        selecting = self.store.candidates.selecting(now_ms, different, cells)
-        for site, interests in zip(different, selecting, strict=True):
-            key = tuple([interest.header.id for interest in interests])
-            ours = same.get(key)
-            if ours is None:
-                ours = same[key] = _watchers(interests)
-            found[site.text] = ours
-        return found
+        return self._watching_now.of(now_ms, sites)
 
     def page(
         self,
@@ -330,17 +308,6 @@ def _meets_in(spans: Spans, a: Region, b: Region) -> bool:
     """Say whether the lowest identifier that both regions have lies in the spans."""
     lowest = a.intersect(b).lowest
     return lowest is not None and contains(spans, lowest)
-
-
-def _watchers(interests: Sequence[Message]) -> Watchers:
-    ours = Watchers(len(interests))
-    for interest in interests:
-        if interest.modifiers.inbox is None:
-            header = interest.header
-            ours.ways.setdefault(header.reply_to, []).append((header.sender, header.id))
-        else:
-            ours.notes.append(due(interest))
-    return ours
 
 
 def _as_kept(plan: Plan, written: Sequence[int]) -> Message:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from arms.batch import Batch
 from arms.inbox import INBOX
 from arms.message import Action, Header, Kind, Message, Modifiers, Voters
 from arms.profile import Profile
-from arms.schema import digest
+from arms.schema import LISTED, digest
 from arms.sites import Site
 from arms.writes import Tombstone
 from squid import Region
@@ -56,50 +58,60 @@ def write_row(now_ms: int, kind: Kind, message: Message, region: Region) -> tupl
     )
 
 
-def batch_rows(now_ms: int, batch: Batch) -> Iterator[tuple[object, ...]]:
-    """Give the messages of a batch as rows, for `INSERT`."""
-    sender, reply_to, credential = batch.sender, batch.reply_to, batch.credential
-    term, voters = batch.voters.term, str(batch.voters)
-    for id_, site, data, expires_ms in zip(
-        batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True
-    ):
-        yield (
-            id_,
-            "data",
-            "store",
-            site.text,
-            site.identifier,
-            1,
-            now_ms,
-            expires_ms,
-            sender,
-            reply_to,
-            credential,
-            NO_CONTEXT,
-            PLAIN,
-            data,
-            term,
-            voters,
-            digest(id_, expires_ms, term),
-        )
-
-
 COLUMNS = (
     "id, kind, action, profile, identifier, point, stored_ms, expires_ms, sender, reply_to, "
     "credential, context, modifiers, data, term, voters, digest"
 )
 INSERT = f"INSERT INTO message ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"
 
+
+def insert_batch(connection: sqlite3.Connection, now_ms: int, batch: Batch) -> int:
+    """Insert the messages of a batch as rows; returns the seq of the last one.
+
+    Many with each statement: one costs less in it than by itself, and around each one Python's lock
+    is given away and has to be waited for.
+    """
+    term = batch.voters.term
+    common = (now_ms, batch.sender, batch.reply_to, batch.credential, term, str(batch.voters))
+    columns = zip(batch.ids, batch.sites, batch.data, batch.expires_ms, strict=True)
+    left = len(batch)
+    while left:
+        rows = next(size for size in ROWS_PER_INSERT if size <= left)
+        values: list[object] = [*common]
+        for id_, site, data, expires_ms in islice(columns, rows):
+            state = digest(id_, expires_ms, term)
+            values += (id_, site.text, site.identifier, expires_ms, data, state)
+        seq = connection.execute(INSERT_ROWS[rows], values).lastrowid
+        left -= rows
+    assert seq is not None
+    return seq
+
+
+ROWS_PER_INSERT = (64, 16, 4, 1)
+"""So that there are few statements, which are kept prepared, and few of them for any number."""
+
+
+def _insert_rows(rows: int) -> str:
+    """Return the statement for so many plain data: first what they have in common."""
+
+    def row(at: int) -> str:
+        id_, text, identifier, end, data, state = (f"?{number}" for number in range(at, at + 6))
+        return (
+            f"({id_}, 'data', 'store', {text}, {identifier}, 1, ?1, {end}, ?2, ?3, "
+            f"?4, '{NO_CONTEXT}', '{PLAIN}', {data}, ?5, ?6, {state})"
+        )
+
+    places = range(7, 7 + 6 * rows, 6)
+    return f"INSERT INTO message ({COLUMNS}) VALUES {', '.join(map(row, places))}"
+
+
 STORED = f"{COLUMNS}, seq"
-PROFILE, IDENTIFIER = 3, 4  # their places in a row of these
+PROFILE = 3  # its place in a row of these
 
-POINTS = (
-    f"SELECT {STORED} FROM message WHERE kind = 'data' AND point = 1 "
-    "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? ORDER BY identifier, id"
+WAITING = (
+    f"SELECT count(*) FROM message WHERE {LISTED} AND kind = 'data' AND point = 1 "
+    "AND identifier = ?"
 )
-
-
-WAITING = "SELECT count(*) FROM message WHERE kind = 'data' AND point = 1 AND identifier = ?"
 """Counts the notes in an inbox; also those that have expired and are not swept yet."""
 
 
@@ -164,3 +176,5 @@ def _json(modifiers: Modifiers) -> str:
 # What nearly all messages have, so that reading it takes no time.
 NO_CONTEXT = "{}"
 PLAIN = _json(Modifiers())
+
+INSERT_ROWS = {rows: _insert_rows(rows) for rows in ROWS_PER_INSERT}

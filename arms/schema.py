@@ -14,6 +14,7 @@ from pathlib import Path
 
 from arms import box_index
 from arms.errors import StoreError
+from arms.inbox import INBOX
 from squid import Space
 
 APPLICATION_ID = 0x4D455445  # "METE", so that `file` and we can tell our databases from others
@@ -209,6 +210,24 @@ def _plain_boxes(connection: sqlite3.Connection, space: Space) -> None:
     box_index.create_tables(connection, space)
 
 
+def _finer_boxes(connection: sqlite3.Connection, space: Space) -> None:
+    box_index.create_tables(connection, space)
+
+
+def _points_unlisted(connection: sqlite3.Connection, space: Space) -> None:
+    connection.execute("DROP INDEX idx_message_kind_point_identifier_id")
+    connection.execute(
+        f"CREATE INDEX idx_message_listed ON message (kind, point, identifier, id) WHERE {LISTED}"
+    )
+
+
+LISTED = f"(kind <> 'data' OR point = 0 OR instr(profile, '{INBOX}'))"
+"""What the file has an index over identifiers of: a condition, to be used word for word.
+
+All other data are at points. There are far more of them, and the index in memory has their order.
+"""
+
+
 def digest(id_: str, expires_ms: int, term: int) -> int:
     """Return 63 bits that stand for one state of a message."""
     content = f"{id_} {expires_ms} {term}".encode()
@@ -219,5 +238,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _first_tables,
     _votes_and_digests,
     _plain_boxes,
+    _finer_boxes,
+    _points_unlisted,
 )
 """One step for each schema version; the version of a file is the number of steps it has seen."""

@@ -84,6 +84,17 @@ def _intersection(patterns: tuple[Pattern, ...]) -> Interval | None:
     return Interval(low, high, low_open, not high_closed)
 
 
+def patterns_of(value: Value) -> tuple[Pattern, ...]:
+    """Return a value that stands in a level as the patterns that it was made of."""
+    if isinstance(value, _Joint):
+        return value.patterns
+    if isinstance(value, str):
+        return (Keyword(value),)
+    if isinstance(value, int | float):
+        return (Interval(value, value),)
+    return (value,)
+
+
 class Selected(Protocol):
     """What can be selected: a profile, or data of which one knows only this."""
 

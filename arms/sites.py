@@ -8,14 +8,17 @@ kept. Everything else is parsed and checked like any message, with the same resu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import repeat
+from typing import NamedTuple
 
 from arms.errors import MessageError
 from arms.inbox import INBOX
 from arms.limits import PROFILE_CHARACTERS_MAX, SITES_KEPT
 from arms.message import Action, Header, Message, region_of
 from arms.profile import Profile
-from arms.selection import Placed
-from squid import Interval, Keyword, Pattern, Space
+from arms.selection import Placed, Value
+from squid import Interval, Keyword, Space
 from squid.errors import CodecError
 from squid.patterns import Absent
 
@@ -26,8 +29,8 @@ DECIMAL_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{0,5}[1-9]")
 PLAIN_CHARACTERS_MAX = 1_024
 """Longer profiles are seldom plain."""
 
-CELLS_KEPT = 65_536
-"""Cells kept by value: finding them takes some microseconds, and values come again and again."""
+PARTS_KEPT = 65_536
+"""Attributes with a value that are kept: reading one takes some microseconds."""
 
 assert PLAIN_CHARACTERS_MAX < PROFILE_CHARACTERS_MAX
 
@@ -64,8 +67,15 @@ class Sites:
         # Two generations: what was asked for lately, and what was before that.
         self._kept: dict[str, Site | None] = {}
         self._kept_before: dict[str, Site | None] = {}
-        self._cells: dict[tuple[int, str], tuple[int, int]] = {}
-        self._names = [dimension.name for dimension in space.dimensions]
+        self._parts: dict[str, _Part] = {}
+        self._axes = {dimension.name: axis for axis, dimension in enumerate(space.dimensions)}
+        self._absent = [dimension.codec.owned(Absent()) for dimension in space.dimensions]
+        # Makes the curve's tables, so that the first who posts need not wait for them.
+        space.identifier([low for low, _ in self._absent])
+
+    def kept(self, texts: Iterable[str]) -> list[Site | None]:
+        """Return the sites that are at hand; None: ask for it."""
+        return [*map(self._kept.get, texts)]
 
     def of(self, text: str) -> Site | None:
         """Return the site of data; raises what is wrong with the profile, for its writer.
@@ -102,46 +112,58 @@ class Sites:
         """Find a site the short way; None when it takes the long one."""
         if self._space.closed or len(text) > PLAIN_CHARACTERS_MAX or not text.isascii():
             return None
-        level: dict[str, str | int | float] = {}
-        texts: dict[str, str] = {}
-        for part in text.split(", "):
-            attribute, _, value = part.partition("=")
-            if attribute in level or not NAME.fullmatch(attribute):
+        level: dict[str, Value] = {}
+        owned = self._absent.copy()
+        for written in text.split(", "):
+            part = self._parts.get(written) or self._part(written)
+            if part is None or part[0] in level:
                 return None
-            texts[attribute] = value
-            if value.isidentifier():
-                level[attribute] = value
-            elif WHOLE_NUMBER.fullmatch(value):
-                level[attribute] = int(value)
-            elif DECIMAL_NUMBER.fullmatch(value) and repr(number := float(value)) == value:
-                level[attribute] = number
-            else:
-                return None
-        salt = text.encode()
-        try:
-            cells = tuple(
-                [
-                    self._cell(axis, level.get(name), texts.get(name, ""), salt)
-                    for axis, name in enumerate(self._names)
-                ]
-            )
-        except CodecError:
-            return None  # it is said in full the long way
-        placed = Placed((dict(level),), frozenset())
-        return Site(text, self._space.identifier(cells), cells, (placed,))
+            attribute, value, axis, cells = part
+            level[attribute] = value
+            if axis is not None:
+                owned[axis] = cells
+        space = self._space
+        point = tuple(map(space.cell, space.dimensions, owned, repeat(text.encode())))
+        return Site(text, space.identifier(point), point, (Placed((level,), ALL_FIXED),))
 
-    def _cell(self, axis: int, value: str | int | float | None, written: str, salt: bytes) -> int:
-        """Return the cell of a value; those that it owns are kept."""
-        dimension = self._space.dimensions[axis]
-        owned = self._cells.get((axis, written))
-        if owned is None:
-            pattern: Pattern = Absent()
-            if isinstance(value, str):
-                pattern = Keyword(value)
-            elif value is not None:
-                pattern = Interval(value, value)
-            owned = dimension.codec.owned(pattern)
-            if len(self._cells) >= CELLS_KEPT:
-                self._cells.clear()
-            self._cells[axis, written] = owned
-        return owned[0] if owned[0] == owned[1] else self._space.cell(dimension, owned, salt)
+    def _part(self, written: str) -> _Part | None:
+        """Read `attribute=value`; None if there is more to it. It is kept: values come again."""
+        attribute, _, text = written.partition("=")
+        if not NAME.fullmatch(attribute):
+            return None
+        value: str | int | float
+        if text.isidentifier():
+            value = text
+        elif WHOLE_NUMBER.fullmatch(text):
+            value = int(text)
+        elif DECIMAL_NUMBER.fullmatch(text) and repr(float(text)) == text:
+            value = float(text)
+        else:
+            return None
+        part = _Part(attribute, value)
+        if attribute in self._axes:
+            axis = self._axes[attribute]
+            pattern = Keyword(value) if isinstance(value, str) else Interval(value, value)
+            try:
+                owned = self._space.dimensions[axis].codec.owned(pattern)
+            except CodecError:
+                return None  # it is said in full the long way
+            part = _Part(attribute, value, axis, owned)
+        if len(self._parts) >= PARTS_KEPT:
+            self._parts.clear()
+        self._parts[written] = part
+        return part
+
+
+class _Part(NamedTuple):
+    """What is written as `attribute=value`."""
+
+    attribute: str
+    value: str | int | float
+    axis: int | None = None
+    """The dimension that it is about, if it is about one."""
+    owned: tuple[int, int] = (0, 0)
+    """The cells on that axis that the value owns."""
+
+
+ALL_FIXED: frozenset[int] = frozenset()

@@ -26,13 +26,14 @@ from arms.errors import ArmsError, StoreError
 from arms.limits import INBOX_NOTES_MAX
 from arms.message import Header, Kind, Message, Modifiers, Voters, region_of
 from arms.notes import overflow_mark, overflow_prefix
+from arms.places import Places
 from arms.rows import (
     INSERT,
     STONE,
     STORED,
     WAITING,
     Stored,
-    batch_rows,
+    insert_batch,
     read_row,
     read_stone,
     write_row,
@@ -59,6 +60,8 @@ from squid.limits import RING_BITS
 
 WHOLE_RING: Spans = ((0, (1 << RING_BITS) - 1),)
 
+AT = "seq = ?"
+
 Mark = tuple[int, int]
 """How far a store has been read: the numbers of a message and of a tombstone."""
 
@@ -73,8 +76,9 @@ class Store:
         self._index = BoxIndex(space, self._writer, self._read)
         self._index.load()
         self._ballots = BallotBox(self._writer, self._read)
-        self.digests = Digests(space, self._read)
-        self.candidates = Candidates(space, self._index, self._read)
+        self.places = Places(self._index, self._read)
+        self.digests = Digests(space, self.places, self._read)
+        self.candidates = Candidates(space, self._index, self.places, self._read)
         self._newest = self._written = self._numbers()
         self._gathered: list[Stored] = []  # interests that are being written
         self._interests: list[Stored] = []  # those that are on disk, ready to be matched
@@ -149,7 +153,7 @@ class Store:
             case Bury(tombstones):
                 return sum(self._bury(stone) for stone in tombstones)
             case Drop(seqs):
-                return sum(self._drop(seq) for seq in seqs)
+                return sum(self._erase(AT, seq) for seq in seqs)
             case Sweep(limit):
                 return self._sweep(now_ms, limit)
 
@@ -165,7 +169,7 @@ class Store:
             if known.message.header.expires_ms > now_ms:
                 self._renew(now_ms, known, message)
                 return False
-            self._erase(known.seq)  # expired, so for everyone it was gone
+            self._erase(AT, known.seq)  # expired, so for everyone it was gone
         if header.expires_ms > now_ms:  # else its TTL ended on the way: matched, but not kept
             self._insert(now_ms, message)
         return True
@@ -180,11 +184,9 @@ class Store:
         if known:
             fresh = batch.part([row for row, id_ in enumerate(batch.ids) if id_ not in known])
         if len(fresh):
-            self._writer.executemany(INSERT, batch_rows(now_ms, fresh))
-            ((last,),) = self._writer.execute("SELECT last_insert_rowid()").fetchall()
-            self._index.add_points(
-                range(last - len(fresh) + 1, last + 1), [site.cells for site in fresh.sites]
-            )
+            last = insert_batch(self._writer, now_ms, fresh)
+            write.seqs = range(last - len(fresh) + 1, last + 1)
+            self._index.add_points(write.seqs, [site.cells for site in fresh.sites])
         for row, id_ in enumerate(batch.ids):
             if id_ in known and not self._put(now_ms, batch.message(row)):
                 write.repeated.add(row)
@@ -233,7 +235,7 @@ class Store:
         self, now_ms: int, known: Stored, header: Header, modifiers: Modifiers | None = None
     ) -> None:
         # Anew, so that its seq is new too and whoever copies what came after another sees it.
-        self._erase(known.seq)
+        self._erase(AT, known.seq)
         wanted = modifiers or known.message.modifiers
         seq = self._insert(now_ms, replace(known.message, header=header, modifiers=wanted))
         if seq is not None:
@@ -300,7 +302,7 @@ class Store:
         ).fetchone()
         expires_ms = stone.expires_ms
         if row is not None:
-            self._erase(row[0])
+            self._erase(AT, row[0])
             expires_ms = max(expires_ms, row[1])  # it may have been renewed here alone
         self._writer.execute(
             "INSERT INTO tombstone (id, taker, identifier, point, expires_ms) "
@@ -310,46 +312,26 @@ class Store:
         )
         return row is not None
 
-    def _drop(self, seq: int) -> bool:
-        return self._erase(seq)
-
     def _sweep(self, now_ms: int, limit: int) -> int:
-        rows = self._writer.execute(
-            "SELECT seq FROM message WHERE expires_ms <= ? LIMIT ?", (now_ms, limit)
-        ).fetchall()
-        for (seq,) in rows:
-            self._erase(seq)
+        messages = self._erase(
+            "seq IN (SELECT seq FROM message WHERE expires_ms <= ? LIMIT ?)", now_ms, limit
+        )
         stones = self._writer.execute(
             "DELETE FROM tombstone WHERE seq IN "
             "(SELECT seq FROM tombstone WHERE expires_ms <= ? LIMIT ?)",
             (now_ms, limit),
         )
-        return len(rows) + stones.rowcount + self._ballots.sweep(now_ms, limit)
+        return messages + stones.rowcount + self._ballots.sweep(now_ms, limit)
 
-    def _erase(self, seq: int) -> bool:
+    def _erase(self, where: str, *values: int) -> int:
         rows = self._writer.execute(
-            "DELETE FROM message WHERE seq = ? RETURNING kind, point, identifier", (seq,)
+            f"DELETE FROM message WHERE {where} RETURNING kind, seq, point, identifier", values
         ).fetchall()
-        for kind, point, identifier in rows:
+        for kind, seq, point, identifier in rows:
             self._index.discard(Kind(kind), seq, point, identifier)
-        return bool(rows)
+        return len(rows)
 
     # -- reading -----------------------------------------------------------------------------------
-    def lying(
-        self, now_ms: int, kind: Kind, point: bool, span: tuple[int, int], after: str, limit: int
-    ) -> Iterator[Stored]:
-        """Give messages whose lowest identifier lies in a span, in the order (identifier, id).
-
-        `after` is the id of the last one seen at the span's beginning.
-        """
-        low, high = span
-        rows = self._read(
-            f"SELECT {STORED} FROM message WHERE kind = ? AND point = ? "
-            "AND (identifier, id) > (?, ?) AND identifier <= ? AND expires_ms > ? "
-            "ORDER BY identifier, id LIMIT ?",
-            (kind.value, point, low, after, high, now_ms, limit),
-        )
-        return map(read_row, rows)
 
     def find(self, now_ms: int, id_: str) -> Stored | None:
         """Return one message by its id."""

@@ -26,6 +26,8 @@ class PutBatch:
     batch: Batch
     repeated: set[int] = field(default_factory=set)
     """The rows of those that are not new; known when it is written."""
+    seqs: range = range(0)
+    """The numbers that the new ones got; known then, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Bounds = dict[str, tuple[int, int]]
 
 # -- the wire ------------------------------------------------------------------------------------
 
-PROTOCOL = 3
+PROTOCOL = 4
 """The version that both sides of a connection must share."""
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024

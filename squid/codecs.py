@@ -40,6 +40,9 @@ class Codec(Protocol):
     def cell(self, pattern: Pattern, salt: bytes = b"") -> int:
         """Return the cell of one concrete value; a salt may choose among cells that it owns."""
 
+    def with_bits(self, bits: int) -> Codec:
+        """Return the same codec for an axis of so many bits."""
+
     def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
 
@@ -132,6 +135,10 @@ class KeywordCodec(TextAxis):
         if table:
             raise SpaceError([f"a keyword codec has no {quoted(table)}"])
         return cls(bits)
+
+    def with_bits(self, bits: int) -> KeywordCodec:
+        """Return the same codec for an axis of so many bits."""
+        return KeywordCodec(bits)
 
     def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
@@ -247,6 +254,10 @@ class NumberCodec(NumberAxis):
             raise SpaceError(problems)
         return codec
 
+    def with_bits(self, bits: int) -> NumberCodec:
+        """Return the same codec for an axis of so many bits."""
+        return NumberCodec(bits, self._minimum, self._maximum, self._scale)
+
     def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
         return {
@@ -289,6 +300,20 @@ def text_number(text: str, symbols: int, filler: int = 0) -> int:
     for _ in range(symbols - place):
         number = number * BASE + filler
     return number
+
+
+def only_text(pattern: Pattern) -> str | None:
+    """Return the one text that a value of this pattern has on an axis of texts, if it is just one.
+
+    A number counts as it is written.
+    """
+    match pattern:
+        case Keyword(text):
+            return text
+        case Interval(low=float() | int() as low) if pattern.is_number:
+            texts = _writings(low)
+            return texts.pop() if len(texts) == 1 else None
+    return None
 
 
 def one_of(cells: Cells, salt: bytes) -> int:

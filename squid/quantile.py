@@ -109,6 +109,11 @@ class QuantileKeywords(TextAxis):
         """Return the codec as the space's definition has it."""
         return self._segments.describe("keyword")
 
+    def with_bits(self, bits: int) -> QuantileKeywords:
+        """Return the same codec for an axis of so many bits."""
+        learnt = self._segments
+        return QuantileKeywords(bits, learnt.points, learnt.weights, learnt.gaps)
+
     def _text_cells(self, text: str) -> Cells:
         return self._segments.cells(text, self._share)
 
@@ -148,6 +153,11 @@ class QuantileNumbers(NumberAxis):
     def describe(self) -> Definition:
         """Return the codec as the space's definition has it."""
         return self._segments.describe("number")
+
+    def with_bits(self, bits: int) -> QuantileNumbers:
+        """Return the same codec for an axis of so many bits."""
+        learnt = self._segments
+        return QuantileNumbers(bits, learnt.points, learnt.weights, learnt.gaps)
 
     def _number_cells(self, value: Number) -> Cells:
         return self._segments.cells(as_float(value), self._share)

@@ -27,9 +27,18 @@ Box = tuple[tuple[int, int], ...]
 
 
 class Region:
-    """The identifiers `curve identifier << shift` of all cells in one or more boxes, or in none."""
+    """The identifiers `curve identifier << shift` of all cells in one or more boxes, or in none.
 
-    def __init__(self, curve: Curve, boxes: Sequence[Box], shift: int = 0) -> None:
+    `fine` gives the boxes once more, in the cells of the space's grid.
+    """
+
+    def __init__(
+        self,
+        curve: Curve,
+        boxes: Sequence[Box],
+        shift: int = 0,
+        fine: Callable[[], Sequence[Box]] | None = None,
+    ) -> None:
         for box in boxes:
             _check_box(curve, box)
         if len(boxes) > BOXES_MAX and len(set(boxes)) > BOXES_MAX:
@@ -37,6 +46,16 @@ class Region:
         self.curve = curve
         self.shift = shift
         self.boxes: tuple[Box, ...] = _joined(boxes) if len(boxes) > 1 else tuple(boxes)
+        self._fine = fine
+
+    @cached_property
+    def fine_boxes(self) -> tuple[Box, ...]:
+        """The same in finer cells, to be compared in memory."""
+        if self._fine is None:
+            raise RegionError(
+                "this region was not made of patterns, so its boxes are known here only"
+            )
+        return tuple(dict.fromkeys(self._fine()))
 
     def next(self, identifier: int) -> int | None:
         """Return the smallest identifier at or after this one in the region, or None."""

@@ -16,6 +16,7 @@ from squid import quantile
 from squid.codecs import Cells, Codec, KeywordCodec, NumberCodec, one_of
 from squid.curve import CURVE_NAME, Curve
 from squid.errors import CodecError, SpaceError
+from squid.grid import Grid
 from squid.limits import DIMENSIONS_MAX, RING_BITS, SINGLE_DIMENSION_BITS
 from squid.patterns import Absent, Bare, Interval, Keyword, Pattern, number_text
 from squid.region import Box, Region
@@ -39,6 +40,11 @@ class Dimension:
 
     name: str
     codec: Codec
+
+    @cached_property
+    def salt(self) -> bytes:
+        """Makes positions on two axes have nothing to do with each other."""
+        return self.name.encode() + b"="
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,12 @@ class Space:
         """The curve through this space."""
         return Curve(len(self.dimensions), self.bits)
 
-    @property
+    @cached_property
+    def grid(self) -> Grid:
+        """The finer cells, for comparing in memory."""
+        return Grid([dimension.codec for dimension in self.dimensions])
+
+    @cached_property
     def shift(self) -> int:
         """Bits that an identifier is shifted left by, so that the curve fills the whole ring."""
         return RING_BITS - len(self.dimensions) * self.bits
@@ -93,8 +104,13 @@ class Space:
         An alternative has, by attribute, patterns that must all hold. A dimension that it does not
         mention is the whole axis (an interest), or what `missing` says (data: `Absent()`).
         """
-        boxes = [box for one in alternatives if (box := self._box(one, missing)) is not None]
-        return Region(self.curve, boxes, self.shift)
+        known = [(one, box) for one in alternatives if (box := self._box(one, missing)) is not None]
+        return Region(
+            self.curve,
+            [box for _, box in known],
+            self.shift,
+            lambda: [self.fine_box(one, missing) for one, _ in known],
+        )
 
     def point_region(self, values: Mapping[str, Sequence[Pattern]], salt: bytes = b"") -> Region:
         """Return where data with these values live: one cell, unless a value is a range.
@@ -102,16 +118,28 @@ class Space:
         The salt chooses among the cells of a value that owns several.
         """
         box = self.point_box(values, salt)
-        return Region(self.curve, [] if box is None else [box], self.shift)
+        boxes = [] if box is None else [box]
+        return Region(
+            self.curve, boxes, self.shift, lambda: [self.fine_box(values, Absent())] * len(boxes)
+        )
 
     def point_box(self, values: Mapping[str, Sequence[Pattern]], salt: bytes = b"") -> Box | None:
         """Return the cells of the same; None when a value is an empty range."""
         return self._box(values, Absent(), salt)
 
+    def fine_box(self, values: Mapping[str, Sequence[Pattern]], missing: Pattern | None) -> Box:
+        """Return the cells of the grid of one alternative (or of data) that is not empty."""
+        absent = () if missing is None else (missing,)
+        return tuple(
+            [
+                self.grid.interval(axis, values.get(dimension.name) or absent)
+                for axis, dimension in enumerate(self.dimensions)
+            ]
+        )
+
     def cell(self, dimension: Dimension, cells: Cells, salt: bytes) -> int:
         """Return one of the cells that a value owns on an axis: the salt chooses."""
-        # With the name, so that the positions on the axes have nothing to do with each other.
-        return one_of(cells, dimension.name.encode() + b"=" + salt)
+        return one_of(cells, dimension.salt + salt)
 
     def knows(self, attribute: str) -> bool:
         """Return whether profiles may use this attribute; an open space knows all."""

@@ -70,6 +70,7 @@ class PackedIndex:
         self._order = Order(dimensions, bits, of_points=of_points)
         self._shelves = Shelves(dimensions, bits)
         self._tail, self._tail_used = self._shelves.take(), 0
+        self._tail_keyed = 0
         self._levels: list[list[_Shelf]] = [[]]
         self._count = 0
         self._has_holes = False
@@ -123,9 +124,14 @@ class PackedIndex:
 
     def discard(self, codes: Sequence[int], boxes: Sequence[Sequence[tuple[int, int]]]) -> int:
         """Forget boxes by their codes; returns how many were there."""
-        wanted = np.array(codes, np.int64)
+        return self._discard(np.array(codes, np.int64), self._keys_of(boxes))
+
+    def discard_points(self, codes: Sequence[int], keys: Sequence[int]) -> int:
+        """Forget points likewise, by their places on the curve."""
+        return self._discard(np.array(codes, np.int64), np.array(keys, np.int64))
+
+    def _discard(self, wanted: Integers, keys: Integers) -> int:
         gone = self._shelves.discard(self._tail, wanted)
-        keys = self._keys_of(boxes)
         for level in self._levels:
             rows: dict[_Shelf, list[int]] = {}
             for row, key in enumerate(keys.tolist()):
@@ -160,9 +166,12 @@ class PackedIndex:
         ends[self._dimensions :] = ~highs.T
         return ends
 
-    def _keys(self, ends: Ends) -> Integers:
+    def _cells(self, ends: Ends) -> tuple[Integers, Integers]:
         wide = ends.astype(np.int64)
-        return self._order.keys(wide[: self._dimensions].T, ~wide[self._dimensions :].T)
+        return wide[: self._dimensions].T, ~wide[self._dimensions :].T
+
+    def _keys(self, ends: Ends) -> Integers:
+        return self._order.keys(*self._cells(ends))
 
     # -- keeping order -----------------------------------------------------------------------------
 
@@ -183,10 +192,19 @@ class PackedIndex:
         return False
 
     def _sort_tail(self) -> None:
-        ends, codes, _ = self._shelves.rows(self._tail)
+        self._key_tail()
+        rows = self._shelves.rows(self._tail)
         self._shelves.release(self._tail)
-        self._levels[0] += self._sorted([(ends, codes, self._keys(ends))])
+        self._levels[0] += self._sorted([rows])
         self._tail, self._tail_used = self._shelves.take(), 0
+        self._tail_keyed = 0
+
+    def _key_tail(self) -> None:
+        """Work out the keys of what came to the tail lately: one by one they cost far more."""
+        if self._tail_keyed < self._tail_used:
+            rows = np.arange(self._tail_keyed, self._tail_used) + self._tail * SHELF_ROWS
+            self._shelves.set_keys(rows, self._keys(self._shelves.ends_at(rows)))
+            self._tail_keyed = self._tail_used
 
     def _merge(self, number: int, chosen: list[_Shelf]) -> None:
         """Move shelves to the next level, as far as MERGED_MAX of it reach."""
@@ -203,9 +221,9 @@ class PackedIndex:
             parts = [_cut(part, part[2] <= limit) for part in parts]
         parts += [self._taken(shelf) for shelf in met]
         level = [shelf for shelf in self._levels[number] if shelf not in chosen]
-        self._levels[number] = _in_order([*level, *self._sorted(rest)])
+        self._levels[number] = _by_key([*level, *self._sorted(rest)])
         kept = [shelf for shelf in below if shelf not in met]
-        self._levels[number + 1] = _in_order([*kept, *self._sorted(parts)])
+        self._levels[number + 1] = _by_key([*kept, *self._sorted(parts)])
 
     def _close_holes(self, number: int) -> bool:
         """Join two neighbours of a level when one has holes and there is room for both."""
@@ -236,7 +254,7 @@ class PackedIndex:
         codes = np.concatenate([part[1] for part in parts])
         keys = np.concatenate([part[2] for part in parts])
         ends = np.concatenate([part[0] for part in parts], axis=1)
-        order = keys.argsort(kind="stable")
+        order = self._in_order(ends, keys)
         source, padding = _blocks(keys[order] >> self._order.group_shift)
         source = order[source]
         blocks = len(source) // BLOCK
@@ -253,6 +271,16 @@ class PackedIndex:
             live = int(np.count_nonzero(there >= 0))
             made.append(_Shelf(number, int(keys[rows[0]]), int(keys[rows[-1]]), live, live))
         return made
+
+    def _in_order(self, ends: Ends, keys: Integers) -> Integers:
+        """Return the order of rows by their keys, and of those with the same key by the rest."""
+        order = keys.argsort(kind="stable")
+        same = np.diff(keys[order], prepend=-1, append=-1) == 0
+        tied = np.flatnonzero(same[1:] | same[:-1])
+        rows = order[tied]
+        rest = self._order.rest(*self._cells(ends[:, rows]))
+        order[tied] = rows[np.lexsort((*rest, keys[rows]))]
+        return order
 
     # -- searching ---------------------------------------------------------------------------------
 
@@ -278,12 +306,12 @@ class PackedIndex:
             ]
         return self._few
 
-    def meeting_points(self, points: Integers) -> list[Integers]:
-        """Return the same for each of many points, of shape (n, dimensions), worked out at once."""
-        asked = ~self._ends(~points, ~points)
+    def meeting_each(self, lows: Integers, highs: Integers) -> list[Integers]:
+        """Return the same for each of many boxes, of shape (n, dimensions), worked out at once."""
+        asked = ~self._ends(~highs, ~lows)
         step = max(1, EVENTS_AT_ONCE // max(1, sum(map(len, self._levels))))
         found: list[Integers] = []
-        for begin in range(0, len(points), step):
+        for begin in range(0, len(lows), step):
             found += self._shelves.meeting_each(asked[:, begin : begin + step])
         return found
 
@@ -296,10 +324,31 @@ class PackedIndex:
             return None
         codes = self._shelves.codes_at(places)
         codes, places = codes[codes >= 0], places[codes >= 0]
-        keys = self._shelves.keys_at(places)
-        new = np.flatnonzero(places // SHELF_ROWS == self._tail)  # these have no keys yet
-        keys[new] = self._keys(self._shelves.ends_at(places[new]))
-        return codes, keys
+        self._key_tail()
+        return codes, self._shelves.keys_at(places)
+
+    def walk(self, first: int, last: int, count: int) -> tuple[Integers, Integers, int]:
+        """Return the codes and keys of what lies from one key on, in order, and up to which key.
+
+        That is `last`, or sooner where about `count` have been seen; of one key it is always all.
+        """
+        self._key_tail()
+        parts = [self._shelves.beside(self._tail, first, last)]
+        for run in (*([shelf] for shelf in self._levels[0]), *self._levels[1:]):
+            room = count
+            for shelf in run[bisect_left(run, first, key=_last) :]:
+                if shelf.first > last:
+                    break
+                codes, keys = self._shelves.between(shelf.number, first, last)
+                parts.append((codes, keys))
+                if 0 < room <= len(keys):
+                    last = int(keys[room - 1])
+                room -= len(keys)
+        codes = np.concatenate([part[0] for part in parts])
+        keys = np.concatenate([part[1] for part in parts])
+        kept = np.flatnonzero((keys <= last) & (codes >= 0))
+        kept = kept[keys[kept].argsort(kind="stable")]
+        return codes[kept], keys[kept], last
 
     def _asked(self, low: ArrayLike, high: ArrayLike) -> Ends:
         asked: Ends = np.array((high, low), self._shelves.dtype)
@@ -343,7 +392,7 @@ def _near(level: list[_Shelf], key: int) -> list[_Shelf]:
     return _overlapping(level, _Shelf(0, key, key))
 
 
-def _in_order(level: list[_Shelf]) -> list[_Shelf]:
+def _by_key(level: list[_Shelf]) -> list[_Shelf]:
     return sorted(level, key=lambda shelf: (shelf.first, shelf.last))
 
 

@@ -43,9 +43,6 @@ GONE = -1
 
 LAST_KEY = 2**63 - 1
 
-MANY_BLOCKS = 100
-"""Blocks from which on comparing all with one point is quicker than each with its own."""
-
 MANY_MATCHES = 8
 """Matches in a block from which on joining and sorting those of many points costs more."""
 
@@ -68,6 +65,7 @@ class Shelves:
         self._tops = np.empty((self._sides, 0), self.dtype)
         self._bounds = np.empty((self._sides, 0, SHELF), self.dtype)
         self._boxes = np.empty((self._sides, 0, BLOCK), self.dtype)
+        self._narrow = np.empty(0, np.int64)  # of each block: the axis to look at first
         self._codes = np.empty(0, np.int64)
         self._keys = np.empty(0, np.int64)
         self._free: list[int] = []
@@ -75,7 +73,7 @@ class Shelves:
     @property
     def nbytes(self) -> int:
         """Bytes of memory, used or not."""
-        arrays = (self._tops, self._bounds, self._boxes, self._codes, self._keys)
+        arrays = (self._tops, self._bounds, self._boxes, self._narrow, self._codes, self._keys)
         return sum(array.nbytes for array in arrays)
 
     # -- shelves -----------------------------------------------------------------------------------
@@ -114,8 +112,12 @@ class Shelves:
         self._tops[:, before:] = self._most
         self._bounds = grown(self._bounds, 1)
         self._boxes = grown(self._boxes, SHELF)
-        for array in (self._codes, self._keys):
-            array.resize(after * SHELF_ROWS, refcheck=False)
+        for array, each in (
+            (self._narrow, SHELF),
+            (self._codes, SHELF_ROWS),
+            (self._keys, SHELF_ROWS),
+        ):
+            array.resize(after * each, refcheck=False)
         self._free = [*range(after - 1, before - 1, -1), *self._free]
 
     # -- rows --------------------------------------------------------------------------------------
@@ -129,6 +131,7 @@ class Shelves:
         self._codes[rows], self._keys[rows] = codes, keys
         bounds = boxes.min(axis=2)
         self._bounds[:, shelf, :blocks] = bounds
+        self._narrow[shelf * SHELF : shelf * SHELF + blocks] = _narrowest(boxes, bounds)
         self._tops[:, shelf] = bounds.min(axis=1)
 
     def append(self, shelf: int, used: int, ends: Ends, codes: Integers) -> None:
@@ -148,25 +151,25 @@ class Shelves:
         there = begin + np.flatnonzero(self._codes[begin : begin + SHELF_ROWS] >= 0)
         return self.ends_at(there), self._codes[there], self._keys[there]
 
+    def set_keys(self, places: Integers, keys: Integers) -> None:
+        """Set the keys at places that were appended without."""
+        self._keys[places] = keys
+
     def discard(self, shelf: int, codes: Integers, keys: Integers | None = None) -> int:
         """Forget the rows with these codes; returns how many there were.
 
-        With their keys, the shelf is one in order, and only rows with those keys are looked at.
+        With their keys, the shelf is one in order, and only rows with those keys are looked at,
+        unless they are very many.
         """
         begin = shelf * SHELF_ROWS
         here = self._codes[begin : begin + SHELF_ROWS]
-        if keys is None:
+        near = None if keys is None else _ranges(self._keys[begin : begin + SHELF_ROWS], keys)
+        if near is None:
             found = np.flatnonzero(np.isin(here, codes))
         else:
-            kept = self._keys[begin : begin + SHELF_ROWS]
-            lows, highs = kept.searchsorted(keys), kept.searchsorted(keys, "right")
-            alone, crowded = highs - lows == 1, highs - lows > 1
-            # Once each: two boxes of a message may have one key, and only one of them stand here.
-            found = np.unique(lows[alone][here[lows[alone]] == codes[alone]])
-            for low, high in set(zip(lows[crowded].tolist(), highs[crowded].tolist(), strict=True)):
-                ours = codes[(lows == low) & crowded]
-                crowd = low + np.flatnonzero(np.isin(here[low:high], ours))
-                found = np.concatenate((found, crowd))
+            places, numbers = near
+            # Once, though several boxes with one code may share a key.
+            found = np.unique(places[here[places] == codes[numbers]])
         here[found] = GONE
         return len(found)
 
@@ -198,7 +201,7 @@ class Shelves:
         shelves, which = _all(self._tops[:, :, None] <= asked[:, None, :]).nonzero()
         which, blocks = self._each(self._bounds, which, shelves, asked, SHELF_BITS)
         if not self._is_much(which, blocks, asked):
-            which, places = self._each(self._boxes, which, blocks, asked, BLOCK_BITS)
+            which, places = self._in_each(which, blocks, asked)
             codes = self.codes_at(places)
             return _split(which[codes >= 0], codes[codes >= 0], count)
         return [
@@ -211,8 +214,7 @@ class Shelves:
         step = max(8, len(blocks) // 256)
         tried = which[::step]
         found, _ = self._each(self._boxes, tried, blocks[::step], asked, BLOCK_BITS)
-        many = len(blocks) >= MANY_BLOCKS * asked.shape[1]
-        return many or len(found) > MANY_MATCHES * len(tried)
+        return len(found) > MANY_MATCHES * len(tried)
 
     def _each(
         self, pool: Ends, which: Integers, outer: Integers, asked: Ends, bits: int
@@ -228,6 +230,41 @@ class Shelves:
             inner.append(_expand(part, found, bits))
         return np.concatenate(numbers), np.concatenate(inner)
 
+    def _in_each(self, which: Integers, blocks: Integers, asked: Ends) -> tuple[Integers, Integers]:
+        """Look into a block for each pair: first on the one axis that leaves few of its boxes."""
+        ends, flat = self._boxes.reshape(-1, BLOCK), asked.reshape(-1)
+        half = self._sides // 2  # from the low of an axis to its high
+        numbers, places = [which[:0]], [blocks[:0]]
+        for begin in range(0, len(blocks), BLOCKS_AT_ONCE):
+            number = which[begin : begin + BLOCKS_AT_ONCE]
+            part = blocks[begin : begin + BLOCKS_AT_ONCE]
+            axis = self._narrow.take(part)
+            rows, limits = axis * self._boxes.shape[1] + part, axis * asked.shape[1] + number
+            met = ends.take(rows, axis=0) <= flat.take(limits)[:, None]
+            rows += half * self._boxes.shape[1]
+            limits += half * asked.shape[1]
+            met &= ends.take(rows, axis=0) <= flat.take(limits)[:, None]
+            found = met.reshape(-1).nonzero()[0]
+            number, place = number.take(found >> BLOCK_BITS), _expand(part, found, BLOCK_BITS)
+            left = _all(self.ends_at(place) <= asked.take(number, axis=1)).nonzero()[0]
+            numbers.append(number.take(left))
+            places.append(place.take(left))
+        return np.concatenate(numbers), np.concatenate(places)
+
+    def between(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return codes and keys from one key to another, of a shelf in order; GONE ones too."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        low, high = keys.searchsorted(first), keys.searchsorted(last, "right")
+        return self._codes[begin + low : begin + high], keys[low:high]
+
+    def beside(self, shelf: int, first: int, last: int) -> tuple[Integers, Integers]:
+        """Return the same of a shelf that is in no order."""
+        begin = shelf * SHELF_ROWS
+        keys = self._keys[begin : begin + SHELF_ROWS]
+        there = np.flatnonzero((keys >= first) & (keys <= last))
+        return self._codes[begin + there], keys[there]
+
     def ends_at(self, places: Integers) -> Ends:
         """Return the ends at places, of shape (sides, n)."""
         return self._boxes.reshape(self._sides, -1).take(places, axis=1)
@@ -241,9 +278,31 @@ class Shelves:
         return self._keys.take(places)
 
 
+def _ranges(keys: Integers, wanted: Integers) -> tuple[Integers, Integers] | None:
+    """Return all places of each wanted one among sorted keys, and the number of that one.
+
+    None if that is more than there are keys: most are the same.
+    """
+    lows, highs = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+    sizes = highs - lows
+    if sizes.sum() > len(keys):
+        return None
+    numbers = np.repeat(np.arange(len(wanted)), sizes)
+    before = sizes.cumsum() - sizes
+    return np.arange(len(numbers)) + (lows - before)[numbers], numbers
+
+
 def _all(met: Bits) -> Bits:
     joined: Bits = np.logical_and.reduce(met, axis=0)
     return joined
+
+
+def _narrowest(boxes: Ends, bounds: Ends) -> Integers:
+    """Return the axis of each block on which its boxes are the narrowest, beside the block."""
+    axes = len(boxes) // 2
+    widths = (~boxes[axes:] - boxes[:axes]).mean(axis=2)
+    narrowest: Integers = (widths / (~bounds[axes:] - bounds[:axes] + 1.0)).argmin(axis=0)
+    return narrowest
 
 
 def _live(codes: Integers) -> Integers:

@@ -43,6 +43,7 @@ BATCH = 500
 WHOLE_PEER_MAX = 10_000
 """Profiles of the cases that go through a whole peer: parsing them all takes its time."""
 R_TREE_DIMENSIONS_MAX = 5
+R_TREE_BITS_MAX = 31
 CHANGES = 10_000
 """Boxes added to, and taken from, an index that is full."""
 ROUNDS = 3
@@ -63,9 +64,8 @@ def run(sizes: Sequence[int], dimensions: Sequence[int], seconds: float, seed: i
         for d, size in ((d, size) for d in dimensions for size in sizes):
             for name, share in (("sparse", SPARSE_MATCHES / size), ("dense", DENSE_SHARE)):
                 forward = direction.startswith("data")
-                load = workload(
-                    size if forward else EVENTS, EVENTS if forward else size, d, share, seed
-                )
+                counts = (size, EVENTS) if forward else (EVENTS, size)
+                load = workload(*counts, d, share, seed, fine=forward)
                 _compare(section, plot, name, load, forward, seconds)
     changes = report.section(
         "changes to the index in memory, a second, and the longest step",
@@ -105,7 +105,7 @@ def _compare(
     stored = (load.lows, load.highs) if forward else (load.points, load.points)
     asked = (load.points, load.points) if forward else (load.lows, load.highs)
     size, d = stored[0].shape
-    index = PackedIndex(d, load.space.bits, of_points=not forward)
+    index = PackedIndex(d, load.bits, of_points=not forward)
     index.load(np.arange(size), *stored)
     tables = sqlite3.connect(":memory:", isolation_level=None)
     questions = [
@@ -115,7 +115,7 @@ def _compare(
     boxes = [(low, high) for low, high in zip(asked[0].tolist(), asked[1].tolist(), strict=True)]
     _plain_table(tables, *stored)
     scan = _asking(tables, "plain", questions, d)
-    with_r_tree = d <= R_TREE_DIMENSIONS_MAX
+    with_r_tree = _fits_r_tree(load)
 
     def ask(i: int) -> int:
         low, high = boxes[i]
@@ -131,7 +131,8 @@ def _compare(
 
     def batch(i: int) -> int:
         begin = i * BATCH % EVENTS
-        found = index.meeting_points(load.points[begin : begin + BATCH])
+        points = load.points[begin : begin + BATCH]
+        found = index.meeting_each(points, points)
         return sum(len(codes.tolist()) for codes in found)
 
     share = seconds / REPEATS
@@ -160,7 +161,7 @@ def _compare(
 def _changes(section: Section, load: Workload, size: int) -> None:
     """Fill an index, add and delete more, and see how long the longest step takes."""
     d = load.lows.shape[1]
-    index = PackedIndex(d, load.space.bits)
+    index = PackedIndex(d, load.bits)
     index.load(np.arange(size), load.lows[:size], load.highs[:size])
     nbytes = index.nbytes / size
     added = np.stack((load.lows[size:], load.highs[size:]), axis=2).tolist()
@@ -183,7 +184,7 @@ def _changes(section: Section, load: Workload, size: int) -> None:
         deletes.append(CHANGES / (time.perf_counter() - begin))
         longest.append(steps.longest_ms)
     tree_added = tree_deleted = None
-    if d <= R_TREE_DIMENSIONS_MAX:
+    if _fits_r_tree(load):
         tables = sqlite3.connect(":memory:", isolation_level=None)
         _r_tree(tables, load.lows[:size], load.highs[:size])
         begin = time.perf_counter()
@@ -311,6 +312,10 @@ def _plain_table(tables: sqlite3.Connection, lows: Integers, highs: Integers) ->
     ends = ", ".join(f"low_{i} INTEGER, high_{i} INTEGER" for i in range(lows.shape[1]))
     tables.execute(f"CREATE TABLE plain (seq INTEGER PRIMARY KEY, {ends})")
     _insert(tables, "plain", lows, highs)
+
+
+def _fits_r_tree(load: Workload) -> bool:
+    return load.lows.shape[1] <= R_TREE_DIMENSIONS_MAX and load.bits <= R_TREE_BITS_MAX
 
 
 def _r_tree(tables: sqlite3.Connection, lows: Integers, highs: Integers) -> None:

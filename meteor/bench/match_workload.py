@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from squid import Space
-from squid.codecs import KeywordCodec
-from squid.patterns import Prefix
+from squid import Keyword, Pattern, Prefix, Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +57,8 @@ class Workload:
     """Interests as boxes, data as points, and what both were made of."""
 
     space: Space
+    bits: int
+    """Of the cells that boxes and points are given in."""
     lows: Integers
     highs: Integers
     points: Integers
@@ -67,13 +67,20 @@ class Workload:
     data: list[str]
 
 
-def workload(size: int, points: int, dimensions: int, share: float, seed: int) -> Workload:
-    """Return so many interests and points; each point meets about this share of the interests."""
+def workload(
+    size: int, points: int, dimensions: int, share: float, seed: int, *, fine: bool = True
+) -> Workload:
+    """Return so many interests and points; each point meets about this share of the interests.
+
+    Fine: in the cells of the space's grid, where a peer compares interests; else in the ring's,
+    where it compares data.
+    """
     rng = np.random.default_rng([seed, size, dimensions])
     space = space_of(dimensions)
-    last = (1 << space.bits) - 1
+    bits = space.grid.bits if fine else space.bits
+    last = (1 << bits) - 1
     words = keywords(dimensions)
-    cells = _prefix_cells(space.bits)
+    cells = _prefix_cells(dimensions, fine)
     drawn = np.sort(cells[-WORDS:, 0])
     # How much of the data a prefix meets by its cells, which several words may share.
     begin, end = drawn.searchsorted(cells[:, 0]), drawn.searchsorted(cells[:, 1], "right")
@@ -109,16 +116,19 @@ def workload(size: int, points: int, dimensions: int, share: float, seed: int) -
     )
     few = range(min(size, 10_000))
     return Workload(
-        space, lows, highs, where,
+        space, bits, lows, highs, where,
         [_interest(chosen[i], ranges[i], from_share[i], width[i, 0]) for i in few],
         [_data(word[i], number_shares[i]) for i in range(min(points, 2_000))],
     )  # fmt: skip
 
 
 @cache
-def _prefix_cells(bits: int) -> Integers:
-    codec = KeywordCodec(bits)
-    return np.array([codec.interval(Prefix(text)) for text in PREFIXES])
+def _prefix_cells(dimensions: int, fine: bool) -> Integers:
+    space = space_of(dimensions)
+    codec = space.dimensions[0].codec
+    patterns: list[Pattern] = [Prefix(text) for text in PREFIXES[:-WORDS]]
+    patterns += [Keyword(text) for text in PREFIXES[-WORDS:]]
+    return np.array([space.grid.interval(0, (p,)) if fine else codec.interval(p) for p in patterns])
 
 
 def _name(axis: int) -> str:

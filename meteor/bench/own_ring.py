@@ -32,11 +32,12 @@ START_SECONDS = 30.0
 
 
 class OwnRing:
-    """A ring of so many peers."""
+    """A ring of so many peers, whose space was learnt from readings or is the default as it is."""
 
-    def __init__(self, peers: int = 1, sync: str = "full") -> None:
+    def __init__(self, peers: int = 1, sync: str = "full", *, learnt: bool = True) -> None:
         self.name = "meteor" if peers == 1 else f"meteor, {peers} peers"
-        self.peers, self.sync = peers, sync
+        self.name += "" if learnt else ", space not learnt"
+        self.peers, self.sync, self.learnt = peers, sync, learnt
 
     def missing(self) -> str:
         """Nothing is missing."""
@@ -47,7 +48,7 @@ class OwnRing:
         """Run the peers, each with an equal arc; gives the address of the first."""
         context = get_context("spawn")
         processes = []
-        space = learnt_space()
+        space = learnt_space() if self.learnt else load_space("")
         first = ""
         with tempfile.TemporaryDirectory(dir=folder) as state:
             try:
@@ -91,8 +92,8 @@ class OwnRing:
 def learnt_space() -> Space:
     """Return the default space with codecs learnt from readings, as `meteor space learn` does.
 
-    A ring that knows its content has such a space. The plain keyword codec tells words of three
-    dimensions apart by their first three letters only, and all these rooms begin alike.
+    A ring that knows its content has such a space. The plain keyword codec places words of three
+    dimensions by their first three letters only, and all these rooms begin alike.
     """
     values: list[dict[str, list[Pattern]]] = [
         {"type": [Keyword(name)], "location": [Keyword(f"room{place}")], "degree": [number(degree)]}

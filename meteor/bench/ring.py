@@ -54,7 +54,8 @@ def run(
     brokers: list[System] = [Mosquitto(1), Mosquitto(0), Nats(), Zenoh()] if others else []
     runner.flat_out(single, brokers, messages, seed)
     runner.latency(single, brokers, seed)
-    runner.watches([single, *brokers[1:]], watches, messages // WATCHED_SHARE, seed)
+    own = [single, OwnRing(learnt=False)]
+    runner.watches([*own, *brokers[1:]], watches, messages // WATCHED_SHARE, seed)
     runner.peers(peers, messages, seed)
     return report
 

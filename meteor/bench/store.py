@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 from arms.batch import Batch
-from arms.message import Action, Header, Message, Voters
+from arms.message import Action, Header, Kind, Message, Voters, region_of
 from arms.profile import Profile
-from arms.rows import INSERT, batch_rows
+from arms.rows import INSERT, write_row
 from arms.sites import Sites
 from arms.store import Store
 from arms.writes import Put, PutBatch
@@ -138,8 +138,15 @@ def _message(batch: Batch, row: int) -> Message:
 
 
 def _bare(path: Path, batches: Sequence[Batch], sync: str) -> float:
-    Store(path, load_space(""), sync).close()  # the same table and indexes
-    groups = [list(batch_rows(NOW_MS, batch)) for batch in batches]
+    space = load_space("")
+    Store(path, space, sync).close()  # the same table and indexes
+    groups = [
+        [
+            write_row(NOW_MS, Kind.DATA, message, region_of(space, message))
+            for message in (_message(batch, row) for row in range(len(batch)))
+        ]
+        for batch in batches
+    ]
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {sync}")

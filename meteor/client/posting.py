@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import count, islice
+from itertools import count, islice, repeat
 from random import Random
+from typing import NamedTuple
 
 import trio
 
+from arms.message import Action
 from arms.profile import Profile
-from meteor.client.requests import POSTS_PER_REQUEST, input_errors
-from meteor.client.results import Receipt, read_outcome
+from meteor.client.requests import POSTS_PER_REQUEST, batches, input_errors
+from meteor.client.results import Post, Receipt, made, read_outcome
 from meteor.errors import InputError, MeteorError, ProtocolError
 from meteor.limits import PAGE_BYTES
 from meteor.transport.frames import Value
@@ -110,11 +112,9 @@ class Poster:
         if self._waiting:
             self._waiting[0].woken.set()
 
-    async def many(
-        self, profiles: Sequence[str], data: Sequence[bytes], ttls: Sequence[float]
-    ) -> list[Outcome]:
+    async def many(self, posts: Plain) -> list[Outcome]:
         """Post messages in one request; returns what came of each."""
-        return await self._send(list(islice(self.ids, len(profiles))), profiles, data, ttls)
+        return await self._send(list(islice(self.ids, len(posts.data))), *posts)
 
     async def _send(
         self,
@@ -132,10 +132,7 @@ class Poster:
             case [list() as copies, list() as matches, list() as others] if len(copies) == len(
                 matches
             ) == len(ids) and not {*map(type, copies), *map(type, matches)} - {int}:
-                outcomes: list[Outcome] = [
-                    Receipt(id_, True, 1, made, met)
-                    for id_, made, met in zip(ids, copies, matches, strict=True)
-                ]
+                outcomes: list[Outcome] = _receipts(ids, copies, matches)
             case _:
                 raise ProtocolError("what came are not the receipts")
         for other in others:
@@ -161,8 +158,56 @@ class _Entry:
 
 
 def _ids(random: Random) -> Iterator[str]:
-    mine = f"{random.getrandbits(64):016x}"
-    return (f"{mine}{number:012x}" for number in count())
+    return map(f"{random.getrandbits(64):016x}%012x".__mod__, count())
+
+
+def _receipts(ids: Sequence[str], copies: list[int], matches: list[int]) -> list[Outcome]:
+    """Return the receipts of posts that each were done by the one peer responsible."""
+    same = Receipt("", complete=True, peers=1, copies=0, matches=0)[5:]
+    fields = zip(ids, repeat(True), repeat(1), copies, matches, *map(repeat, same), strict=False)
+    return [*map(made, repeat(Receipt), fields)]
+
+
+class Plain(NamedTuple):
+    """Plain data to be posted in one request, by columns."""
+
+    profiles: Sequence[str]
+    data: Sequence[bytes]
+    ttls: Sequence[float]
+
+
+def requests_of(posts: Sequence[Post]) -> Iterator[Plain | Sequence[Post]]:
+    """Cut posts into requests of a good size."""
+    for begin in range(0, len(posts), POSTS_PER_REQUEST):
+        some = posts[begin : begin + POSTS_PER_REQUEST]
+        plain = _plain(some)
+        if plain is not None:
+            yield plain
+        else:
+            yield from batches(some, _size)
+
+
+def _plain(posts: Sequence[Post]) -> Plain | None:
+    """Return posts by columns, if all are plain data, in which there is nothing to check."""
+    if {*map(type, posts)} != {Post}:
+        return None
+    profiles, data, actions, ttls, contexts = zip(*posts, strict=True)
+    if (
+        {*map(type, profiles)} != {str}
+        or {*map(type, data)} != {bytes}
+        or not {*map(type, ttls)} <= {int, float}
+        or actions.count(Action.STORE) < len(posts)
+        or any(contexts)
+        or not all(map(str.isascii, profiles))
+        or sum(map(len, data)) + sum(map(len, profiles)) > PAGE_BYTES
+    ):
+        return None
+    return Plain(profiles, data, ttls)
+
+
+def _size(post: Post) -> int:
+    """Return about how large a post is; one with a mistake in it is refused later."""
+    return sum(len(part) for part in (post.data, post.profile) if isinstance(part, (str, bytes)))
 
 
 def checked_profile(profile: str) -> str:

@@ -14,7 +14,7 @@ from meteor.limits import PAGE_BYTES
 
 T = TypeVar("T")
 
-POSTS_PER_REQUEST = 256
+POSTS_PER_REQUEST = 512
 """Messages that `post_many` sends in one request: large enough to share a commit, small enough for
 the next request to be on its way while this one is worked on."""
 

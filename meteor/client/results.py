@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from arms.message import Action, Message
 from arms.profile import Profile
 from meteor.errors import InputError, MeteorError, ProtocolError
-from meteor.notifications import told
+from meteor.notifications import Told
 from meteor.transport.channel import ERROR_KINDS
 from meteor.transport.frames import Value
 from squid.patterns import Interval, Keyword
+
+T = TypeVar("T")
 
 TTL_SECONDS = 3600.0
 """How long data stay when their sender does not say: long enough to be found, not for ever."""
@@ -112,7 +115,33 @@ class RingReport:
 
 def item_of(message: Message) -> Item:
     """Return a message as programs see it."""
-    return Item(*told(message))
+    header = message.header
+    return Item(
+        header.id,
+        header.profile.text,
+        message.data,
+        header.sender,
+        header.context,
+        header.expires_ms,
+    )
+
+
+def items_of(told: Told) -> list[Item]:
+    """Return messages that a watch is notified of, as programs see them."""
+    fields = zip(
+        told.ids,
+        told.profiles,
+        told.data,
+        repeat(told.sender),
+        repeat(told.context),
+        told.expires_ms,
+        strict=False,
+    )
+    return [*map(made, repeat(Item), fields)]
+
+
+made: Callable[[type[T], tuple[Any, ...]], T] = tuple.__new__  # type: ignore[assignment]
+"""Makes a named tuple of its fields; so many at a time take half as long as by its own name."""
 
 
 def read_outcome(id_: str, wire: Value) -> Receipt | MeteorError:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,12 @@ from meteor.client.connection import Connection
 from meteor.client.inbox import INBOX_LOOK_SECONDS, ReliableWatch, notes_of
 from meteor.client.posting import (
     REQUESTS_IN_FLIGHT,
+    Plain,
     Poster,
     checked_data,
     checked_profile,
     checked_ttl,
+    requests_of,
 )
 from meteor.client.requests import batches, checked_action, checked_modifiers, failed, input_errors
 from meteor.client.results import (
@@ -135,7 +138,7 @@ class Ring:
 
         A post that fails has its reason in the receipt's `error`; the others are not affected.
         """
-        parts = batches(posts, _size)
+        parts = list(requests_of(list(posts)))
         receipts: list[list[Receipt]] = [[] for _ in parts]
         limiter = trio.CapacityLimiter(REQUESTS_IN_FLIGHT)
 
@@ -146,15 +149,19 @@ class Ring:
         async with trio.open_nursery() as nursery:
             for i in range(len(parts)):
                 nursery.start_soon(send, i)
-        return [receipt for batch in receipts for receipt in batch]
+        return list(chain.from_iterable(receipts))
 
-    async def _post_batch(self, posts: Sequence[Post]) -> list[Receipt]:
+    async def _post_batch(self, posts: Plain | Sequence[Post]) -> list[Receipt]:
+        count = len(posts.data) if isinstance(posts, Plain) else len(posts)
         try:
-            outcomes = await self._post_all(posts)
+            if isinstance(posts, Plain):
+                outcomes = await self._poster.many(posts)
+            else:
+                outcomes = await self._post_all(posts)
         except Busy as error:
-            outcomes = [error] * len(posts)  # refused before anything happened
+            outcomes = [error] * count  # refused before anything happened
         except MeteorError as error:
-            outcomes = [NoAnswer(f"{error}; it may or may not be stored")] * len(posts)
+            outcomes = [NoAnswer(f"{error}; it may or may not be stored")] * count
         return [failed("", o) if isinstance(o, MeteorError) else o for o in outcomes]
 
     async def _post_all(self, posts: Sequence[Post]) -> list[Receipt | MeteorError]:
@@ -164,9 +171,6 @@ class Ring:
         others: list[tuple[int, Message, float]] = []
         for i, post in enumerate(posts):
             try:
-                if type(post.profile) is str and _is_plain(post):
-                    plain.append((i, post.profile, post.data, post.ttl))  # type: ignore[arg-type]
-                    continue
                 ttl = checked_ttl(post.ttl)
                 if post.context or checked_action(post.action) is not Action.STORE:
                     message = self._message(post.profile, post.action, post.data, post.context)
@@ -177,8 +181,8 @@ class Ring:
                 outcomes[i] = error
         done: list[tuple[int, Receipt | MeteorError]] = []
         if plain:
-            places, profiles, data, ttls = zip(*plain, strict=True)
-            done += zip(places, await self._poster.many(profiles, data, ttls), strict=True)
+            places, *columns = zip(*plain, strict=True)
+            done += zip(places, await self._poster.many(Plain(*columns)), strict=True)
         if others:
             places, messages, ttls = zip(*others, strict=True)
             done += zip(places, await self._post(messages, ttls), strict=True)
@@ -415,19 +419,3 @@ class Ring:
     async def _request(self, method: str, body: Value, *, repeatable: bool = True) -> Value:
         seconds = self._seconds + ANSWER_SLACK_SECONDS
         return await self._connection.request(method, body, seconds, repeatable=repeatable)
-
-
-def _is_plain(post: Post) -> bool:
-    """Say at a glance whether a post is plain data in which there is nothing to check."""
-    return (
-        post.action is Action.STORE
-        and not post.context
-        and type(post.data) is bytes
-        and type(post.ttl) in (int, float)
-        and post.profile.isascii()
-    )
-
-
-def _size(post: Post) -> int:
-    """Return about how large a post is; one with a mistake in it is refused later."""
-    return sum(len(part) for part in (post.data, post.profile) if isinstance(part, (str, bytes)))

@@ -11,11 +11,11 @@ import trio
 
 from arms.message import Action, Message, Modifiers, weight
 from meteor.client.requests import batches
-from meteor.client.results import Item, Receipt
+from meteor.client.results import Receipt, items_of
 from meteor.client.watch import RENEW_SECONDS, Watch, WatchMany
 from meteor.errors import InputError, MeteorError, ProtocolError
 from meteor.limits import WATCHES_PER_CLIENT_MAX
-from meteor.notifications import rows
+from meteor.notifications import read
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -87,18 +87,24 @@ class Standing:
         """Hand notifications to their watches."""
         match method, body:
             case "notify", [*notified, int() as missed]:
-                watches = self._watches
-                for *fields, ids in rows(notified):
-                    self.notifications += len(ids)
-                    item = Item(*fields)
-                    for id_ in ids:
-                        if type(id_) is str and (watch := watches.get(id_)):
-                            watch.offer(item, id_)
+                for told, ids in read(notified):
+                    self.notifications += len(ids) * len(told)
+                    items = items_of(told)
+                    for watch, theirs in self._whose(ids).items():
+                        watch.offer(items, theirs)
                 if missed:
                     for watch in self._each():
                         watch.missed(missed)
             case _:
                 raise ProtocolError(f"nobody waits for {method!r}")
+
+    def _whose(self, ids: list[Value]) -> dict[Watch | WatchMany, list[str]]:
+        """Return the ids of each watch; those of watches that are over are left out."""
+        whose: dict[Watch | WatchMany, list[str]] = {}
+        for id_ in ids:
+            if type(id_) is str and (watch := self._watches.get(id_)):
+                whose.setdefault(watch, []).append(id_)
+        return whose
 
     async def restore(self, channel: Channel) -> None:
         """Post the watches again through a peer that one has just moved to."""

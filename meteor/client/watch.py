@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import trio
 
 from arms.message import Message
-from meteor.client.results import Item, Receipt
+from meteor.client.results import Item, Receipt, made
 from meteor.client.retrieval import Retrieval
 from meteor.errors import ConnectionLost, NoAnswer
 from meteor.limits import SEEN_IDS_MAX
@@ -120,13 +121,13 @@ class Watch:
         self._behind, self._unfinished = True, False
         return None
 
-    def offer(self, item: Item, watch: str) -> None:
-        """Take a notification from the connection; `watch` is the id that it is for."""
-        if len(self._queue) < QUEUED_MAX:
-            self._queue.append(item)
-            self._woken.set()
-        else:
-            self.missed(1)
+    def offer(self, items: Sequence[Item], watches: Sequence[str]) -> None:
+        """Take notifications from the connection; `watches` are the ids that they are for."""
+        room = QUEUED_MAX - len(self._queue)
+        self._queue.extend(items[:room])
+        self._woken.set()
+        if len(items) > room:
+            self.missed(len(items) - room)
 
     def missed(self, count: int) -> None:
         """Hear that notifications may not have come."""
@@ -154,7 +155,7 @@ class Match(NamedTuple):
     """An item, and those of many watched profiles that it matches."""
 
     item: Item
-    profiles: list[str]
+    profiles: tuple[str, ...]
 
 
 class WatchMany:
@@ -186,16 +187,14 @@ class WatchMany:
             await self._woken.wait()
         return self._queue.popleft()
 
-    def offer(self, item: Item, watch: str) -> None:
-        """Take a notification from the connection; those of one item come one after the other."""
-        queue = self._queue
-        if queue and queue[-1].item is item:
-            queue[-1].profiles.append(self._profiles[watch])
-        elif len(queue) < QUEUED_MAX:
-            queue.append(Match(item, [self._profiles[watch]]))
-            self._woken.set()
-        else:
-            self.missed(1)
+    def offer(self, items: Sequence[Item], watches: Sequence[str]) -> None:
+        """Take notifications from the connection; `watches` are those of ours that they are for."""
+        profiles = tuple([self._profiles[watch] for watch in watches])
+        room = QUEUED_MAX - len(self._queue)
+        self._queue.extend(map(made, repeat(Match), zip(items[:room], repeat(profiles))))
+        self._woken.set()
+        if len(items) > room:
+            self.missed(len(items) - room)
 
     def missed(self, count: int) -> None:
         """Hear that notifications may not have come."""

@@ -226,10 +226,10 @@ class Handover:
     ) -> tuple[list[Stored], Place | None]:
         """Return some messages that lie elsewhere, and where to go on; None at the end."""
         foreign: list[Stored] = []
-        at, id_ = after
         rows = size = 0
         kept = self._kept()
-        for stored in self._store.lying(self._clock(), kind, point, (at, high), id_, HANDOVER_ROWS):
+        lying = self._store.places.lying(self._clock(), kind, point, after, high, HANDOVER_ROWS)
+        for stored in lying:
             rows += 1
             after = (stored.identifier, stored.message.id)
             if point or not meeting(region_of(self._space, stored.message), kept):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
 
+from arms.audience import Watchers
 from arms.ballots import Decided, Unreached
 from arms.batch import Batch
 from arms.errors import ArmsError, StoreError
 from arms.limits import NOTES_PER_POST_MAX
 from arms.message import Action, Message, Voters, region_of, weight
 from arms.notes import Due
-from arms.rendezvous import Effect, Notification, Place, Rendezvous, Watchers, counting
+from arms.rendezvous import Effect, Notification, Place, Rendezvous, counting
 from arms.writes import PutBatch, Sweep
 from arms.writes import Take as TakeWrite
 from meteor.errors import MeteorError
@@ -56,7 +57,7 @@ SWEEP_ROWS = 100
 """Expired rows removed in one transaction, so that posts never wait long for it."""
 
 
-Tell = Callable[[Sequence[Told], str, Sequence[tuple[str, str]]], None]
+Tell = Callable[[Told, str, Sequence[tuple[str, str]]], None]
 """Sends messages to watchers that are reached through one peer: (client, watch) each."""
 
 
@@ -131,7 +132,8 @@ class RendezvousPoint:
         What has no time to live is not stored: those who watch now are told, and that is all.
         """
         now_ms = self._clock()
-        kept, places = batch, list(range(len(batch)))
+        kept = batch
+        places: Sequence[int] = range(len(batch))
         if min(batch.expires_ms) <= now_ms:
             places = [i for i, end in enumerate(batch.expires_ms) if end > now_ms]
             kept = batch.part(places)
@@ -140,16 +142,17 @@ class RendezvousPoint:
             if len(kept):
                 kept.voters = Voters(0, self._replicas.holders)
                 await self._writer.commit([write])
+                self._voting.wrote(write.seqs, kept.voters)
                 copies = await self._replicas.confirmed()
-            watchers: dict[str, Watchers] = {}
+            ours: list[Watchers] = []
             for begin in range(0, len(batch), SITES_PER_SLICE):
                 if begin:
                     await trio.lowlevel.checkpoint()
                 some = batch.sites[begin : begin + SITES_PER_SLICE]
-                watchers |= self._rendezvous.watchers(self._clock(), some)
+                ours += self._rendezvous.watchers(self._clock(), some)
         except (ArmsError, MeteorError) as error:
             return Placed(fault=f"{who}: {error}")
-        return self._react(batch, watchers, {places[row] for row in write.repeated}, copies)
+        return self._react(batch, ours, {places[row] for row in write.repeated}, copies)
 
     def passes_on(self, batch: Batch) -> bool:
         """Say whether all there is to do is to tell who watches, and that soon done."""
@@ -158,29 +161,26 @@ class RendezvousPoint:
     def pass_on(self, batch: Batch, who: str) -> Placed:
         """Tell who watches for data that have no time to live, and that is all."""
         try:
-            watchers = self._rendezvous.watchers(self._clock(), batch.sites)
+            ours = self._rendezvous.watchers(self._clock(), batch.sites)
         except ArmsError as error:
             return Placed(fault=f"{who}: {error}")
-        return self._react(batch, watchers, (), 0)
+        return self._react(batch, ours, (), 0)
 
     def _react(
-        self, batch: Batch, watchers: dict[str, Watchers], repeated: Collection[int], copies: int
+        self, batch: Batch, ours: Sequence[Watchers], repeated: Collection[int], copies: int
     ) -> Placed:
         """Tell who watches, of all but what was repeated."""
-        ours = [watchers[site.text] for site in batch.sites]
-        rows: dict[int, list[int]] = {}
-        for row, theirs in enumerate(ours):
-            if theirs.ways and row not in repeated:
-                rows.setdefault(id(theirs), []).append(row)
-        for some_rows in rows.values():
-            part = batch if len(some_rows) == len(batch) else batch.part(some_rows)
-            for address, targets in ours[some_rows[0]].ways.items():
-                self._tell(told_of(part), address, targets)
-        return Placed(
-            copies=copies,
-            matches=[0 if row in repeated else theirs.count for row, theirs in enumerate(ours)],
-            notes={row: theirs.notes for row, theirs in enumerate(ours) if theirs.notes},
-        )
+        placed = Placed(copies=copies, matches=[theirs.count for theirs in ours])
+        for row in repeated:
+            placed.matches[row] = 0
+        for theirs, rows in _alike(ours):
+            placed.notes |= dict.fromkeys(rows, theirs.notes) if theirs.notes else {}
+            new = [row for row in rows if row not in repeated] if repeated else rows
+            if theirs.ways and new:
+                items = told_of(batch if len(new) == len(batch) else batch.part(new))
+                for address, targets in theirs.ways.items():
+                    self._tell(items, address, targets)
+        return placed
 
     async def sweep(self) -> int:
         """Remove a batch of what has expired; returns how many messages went."""
@@ -327,6 +327,16 @@ def _refusal(outcome: Unreached | Doubled) -> str:
         "have a say in who gets it can be reached, and the others may give it to somebody else; "
         "try again when they are back"
     )
+
+
+def _alike(watchers: Sequence[Watchers]) -> Iterable[tuple[Watchers, Sequence[int]]]:
+    """Return the rows that each has; nearly always one has all of them."""
+    if len({*watchers}) == 1:
+        return [(watchers[0], range(len(watchers)))]
+    rows: dict[Watchers, list[int]] = {}
+    for row, theirs in enumerate(watchers):
+        rows.setdefault(theirs, []).append(row)
+    return rows.items()
 
 
 def _is_post(errand: Errand) -> bool:

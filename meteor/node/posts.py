@@ -21,7 +21,7 @@ from arms.limits import TEXT_FIELD_MAX
 from arms.message import Action, Header, Message, check_ttl
 from arms.notes import Due
 from arms.profile import Profile
-from arms.sites import Sites
+from arms.sites import Site, Sites
 from meteor.errors import InputError, MeteorError, ProtocolError, Refused
 from meteor.limits import POSTS_PER_REQUEST_MAX
 from meteor.node.gate import Gate
@@ -76,30 +76,33 @@ class Posts:
         if len(ids) > POSTS_PER_REQUEST_MAX:
             raise InputError(f"{len(ids)} messages in a request; at most {POSTS_PER_REQUEST_MAX}")
         ends = self._ends(ttls, len(ids))
-        me = self._overlay.me.address
-        posted = Posted(Batch(client, me, credential), len(ids))
-        batch, rows = posted.batch, posted.rows
-        for row, (id_, text, payload, end) in enumerate(
-            zip(ids, profiles, data, ends, strict=True)
-        ):
-            try:
-                site = self._sites.of(text)
-            except (ArmsError, SquidError) as error:
-                posted.outcomes[row] = ["error", "input", str(error)]
-                continue
-            if site is None:
-                header = Header(Profile.parse(text), id_, end, client, me, credential)
-                posted.others[row] = Message(header, Action.STORE, payload)
-                continue
-            rows.append(row)
-            batch.ids.append(id_)
-            batch.sites.append(site)
-            batch.data.append(payload)
-            batch.expires_ms.append(end)
+        sites = self._sites.kept(profiles)
+        batch = Batch(client, self._overlay.me.address, credential, ids, [], data, ends)
+        posted = Posted(batch, len(ids))
+        if None in sites:
+            self._find(posted, profiles, sites)
+        batch.sites = sites  # type: ignore[assignment]  # those that have none are no part of it
+        if None in sites:
+            posted.rows = [row for row, site in enumerate(sites) if site is not None]
+            posted.batch = batch.part(posted.rows)
         if repeated:
             posted.repeated.update(ids)
-            posted.left.update(range(len(batch)))
+            posted.left.update(range(len(posted.batch)))
         return posted
+
+    def _find(self, posted: Posted, profiles: list[str], sites: list[Site | None]) -> None:
+        """Find the sites that are not at hand; what has none goes the general way, or nowhere."""
+        batch = posted.batch
+        for row in [row for row, site in enumerate(sites) if site is None]:
+            try:
+                sites[row] = self._sites.of(profiles[row])
+                if sites[row] is None:
+                    profile = Profile.parse(profiles[row])
+                    sender = (batch.sender, batch.reply_to, batch.credential)
+                    header = Header(profile, batch.ids[row], batch.expires_ms[row], *sender)
+                    posted.others[row] = Message(header, Action.STORE, batch.data[row])
+            except (ArmsError, SquidError) as error:
+                posted.outcomes[row] = ["error", "input", str(error)]
 
     def _ends(self, ttls: Value, count: int) -> list[int]:
         """Return when each post expires; one TTL may be for all."""
@@ -240,7 +243,7 @@ class Posted:
         self.batch = batch
         self.placed = False
         """Whether it was carried out; what is due to inboxes may still be placed."""
-        self.rows: list[int] = []
+        self.rows: Sequence[int] = range(count)
         """Where each message of the batch stood in the client's request."""
         self.others: dict[int, Message] = {}
         """Posts that are no points, by where they stood."""
@@ -259,9 +262,12 @@ class Posted:
         if placed.fault:
             self.fail(placed.rows, placed.fault)
             return
-        for i, matches in zip(placed.rows, placed.matches, strict=True):
-            row = self.rows[i]
-            self._copies[row], self._matches[row] = placed.copies, matches
+        if len(placed.rows) == len(self._copies):  # this part is all of it
+            self._copies, self._matches = [placed.copies] * len(placed.rows), placed.matches
+        else:
+            for i, matches in zip(placed.rows, placed.matches, strict=True):
+                row = self.rows[i]
+                self._copies[row], self._matches[row] = placed.copies, matches
         self.notes.update(placed.notes)
 
     def fail(self, places: Iterable[int], fault: str) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import trio
 
-from arms.digests import Digest, Names, Place, Span, part_width
+from arms.digests import Digest, Names, Span, part_width
+from arms.places import Place
 from arms.store import Store
 from arms.writes import Bury
 from meteor.errors import InputError

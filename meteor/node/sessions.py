@@ -24,7 +24,7 @@ from meteor.limits import (
     Bounds,
 )
 from meteor.node.links import Links
-from meteor.notifications import Group, Told, columns, rows, told
+from meteor.notifications import Group, Told, columns, read, told
 from meteor.transport.channel import Channel
 from meteor.transport.frames import Value
 
@@ -95,9 +95,9 @@ class Sessions:
             ways.setdefault(note.reply_to, []).append((note.to, note.watch))
         for item, ways in targets.values():
             for address, pairs in ways.items():
-                self.tell([item], address, pairs)
+                self.tell(item, address, pairs)
 
-    def tell(self, items: Sequence[Told], address: str, targets: Sequence[Target]) -> None:
+    def tell(self, items: Told, address: str, targets: Sequence[Target]) -> None:
         """Send messages on their way to the same watchers, all reached through one peer."""
         if address == self._address:
             self._deliver(items, targets)
@@ -107,7 +107,7 @@ class Sessions:
             self.lost += (len(items) - way.put(items, part)) * len(part)
             way.wake()
 
-    def _deliver(self, items: Sequence[Told], targets: Sequence[Target]) -> None:
+    def _deliver(self, items: Told, targets: Sequence[Target]) -> None:
         """Hand messages to clients that are connected here."""
         watches: dict[str, list[str]] = {}
         for client, watch in targets:
@@ -162,9 +162,8 @@ class Sessions:
 
     def answer(self, body: Value) -> Value:
         """Take deliveries from another peer."""
-        for id_, profile, data, sender, context, expires_ms, targets in rows(body):
-            item = (id_, profile, data, sender, context, expires_ms)
-            self._deliver([item], _read_targets(targets))
+        for items, targets in read(body):
+            self._deliver(items, _read_targets(targets))
         return True
 
     async def serve(self, client: str, session: Session) -> None:
@@ -187,7 +186,7 @@ class Session:
         self._patience = True  # it has not been waited for in vain since it last kept up
         self._progress = trio.Event()
 
-    def offer(self, items: Sequence[Told], watches: list[str]) -> int:
+    def offer(self, items: Told, watches: list[str]) -> int:
         """Send messages, or queue them; returns how many notifications are lost.
 
         They are when the client is too slow, or gone.
@@ -264,9 +263,11 @@ class _Waiting:
         """Whether who sends should slow down."""
         return self._count > DELIVERIES_QUEUED_MAX // 2 or self._bytes > DELIVERIES_BYTES_MAX // 2
 
-    def put(self, items: Sequence[Told], targets: Sequence[object]) -> int:
+    def put(self, items: Told, targets: Sequence[object]) -> int:
         """Queue messages for the same targets; returns how many had room."""
-        items = items[: max(0, DELIVERIES_QUEUED_MAX - self._count)]
+        room = max(0, DELIVERIES_QUEUED_MAX - self._count)
+        if len(items) > room:
+            items = items.part(0, room)
         taken = 0
         for some, size in _slices(items, TARGET_BYTES * len(targets)):
             if self._bytes >= DELIVERIES_BYTES_MAX:
@@ -311,17 +312,23 @@ class _Waiting:
         self._count = self._bytes = 0
 
 
-def _slices(items: Sequence[Told], more: int) -> Iterator[tuple[Sequence[Told], int]]:
+def _slices(items: Told, more: int) -> Iterator[tuple[Told, int]]:
     """Cut messages into slices that fit a frame, with their sizes; `more` is added for each."""
+    lengths = [*map(len, items.profiles)], [*map(len, items.data)]
+    each = ENVELOPE_BYTES + more
+    total = sum(map(sum, lengths)) + each * len(items)
+    if total <= PAGE_BYTES and 0 < len(items) <= FRAME_NOTIFICATIONS_MAX:
+        yield items, total
+        return
     begin = size = 0
-    for end, item in enumerate(items):
-        length = len(item[1]) + len(item[2]) + ENVELOPE_BYTES + more
+    for end, (profile, data) in enumerate(zip(*lengths, strict=True)):
+        length = profile + data + each
         if end > begin and (size + length > PAGE_BYTES or end - begin == FRAME_NOTIFICATIONS_MAX):
-            yield items[begin:end], size
+            yield items.part(begin, end), size
             begin, size = end, 0
         size += length
     if items:
-        yield items[begin:], size
+        yield items.part(begin, len(items)), size
 
 
 def _parts(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:

@@ -43,7 +43,7 @@ from meteor.node.overlay import Overlay
 from meteor.node.replicas import Replicas
 from meteor.node.voting_wire import read_vote, read_voted, vote_wire, voted_wire
 from meteor.node.writer import Writer
-from meteor.ring.arcs import Spans
+from meteor.ring.arcs import Spans, subtract, union
 from meteor.transport.frames import Value
 
 log = logging.getLogger("meteor.ring")
@@ -59,6 +59,9 @@ RENEW_SECONDS = 2.0
 
 ROWS_LOOKED_AT = 2_000
 """Items that are looked at in one go: a few milliseconds."""
+
+RUNS_WRITTEN_MAX = 64
+"""Runs of items that are known to have the right voters; those of earlier ones are looked at."""
 
 LOOKS_AT_ONCE = 5
 """How many times that for a report."""
@@ -110,6 +113,7 @@ class Voting:
         self._round = 0
         self._looked_for: tuple[str, Spans] = ("", ())
         self._looked = 0  # the number of the last item that was looked at for stale voters
+        self._wrote: tuple[str, Spans] = ("", ())  # numbers of items that had these voters at once
         self._passed_over = False  # some had stale voters that could not be replaced
         self.whole: Callable[[], Awaitable[bool]] = _nobody_knows
         """Says whether nobody in the ring misses a peer."""
@@ -309,9 +313,18 @@ class Voting:
 
     def _look(self) -> list[Stored]:
         """Look at some more items; return those whose voters are not those that have the copies."""
-        upto = min(self._looked + ROWS_LOOKED_AT, self._store.newest()[0])
+        newest = self._store.newest()[0]
+        voters, right = self._wrote
+        left = subtract(
+            ((self._looked + 1, newest),), right if voters == self._looked_for[0] else ()
+        )
+        if not left:
+            self._looked = newest
+            return []
+        (first, last), *_ = left
+        upto = min(first + ROWS_LOOKED_AT - 1, last)
         found = self._store.voted_otherwise(
-            *self._looked_for, self._looked, upto, VOTES_PER_REQUEST_MAX
+            *self._looked_for, first - 1, upto, VOTES_PER_REQUEST_MAX
         )
         stale = [e for e in found if e.message.header.voters.peers or self._may_have_voters(e)]
         waiting = [entry for entry in found if entry not in stale]
@@ -321,6 +334,14 @@ class Voting:
             full = len(found) == VOTES_PER_REQUEST_MAX
             self._looked = max(entry.seq for entry in found) if full else upto
         return stale
+
+    def wrote(self, seqs: range, voters: Voters) -> None:
+        """Hear of items that were written with their voters: they need not be looked at."""
+        if seqs:
+            known, right = self._wrote
+            kept = right if known == str(voters) else ()
+            joined = union([*kept, (seqs.start, seqs.stop - 1)])
+            self._wrote = str(voters), joined[-RUNS_WRITTEN_MAX:]
 
     def _pass_over(self, stale: Sequence[Stored]) -> None:
         """Go on behind items whose voters can't be replaced now; they come again in a while."""

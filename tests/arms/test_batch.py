@@ -110,8 +110,8 @@ def test_watchers_of_each_site_are_those_that_select_it(point: Point) -> None:
     sites = batch_of(("a", "type=xy, degree=9"), ("b", "type=xz"), ("c", "type=n")).sites
     found = Rendezvous(LAB, point.store).watchers(point.now_ms, sites)
     who = {
-        text: sorted(client for ways in ours.ways.values() for client, _ in ways)
-        for text, ours in found.items()
+        site.text: sorted(client for ways in ours.ways.values() for client, _ in ways)
+        for site, ours in zip(sites, found, strict=True)
     }
     assert who == {"type=xy, degree=9": ["one", "two"], "type=xz": ["one"], "type=n": []}
 

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from rendezvous_point import LAB, Point, post
 
 from arms import box_index, candidates
+from arms.fine_boxes import FineBoxes
 from arms.inbox import inbox_profile
-from arms.message import Kind, Message, Modifiers, region_of
+from arms.message import Action, Kind, Message, Modifiers, region_of, region_of_profile
 from arms.profile import Profile
 from arms.rendezvous import Effect
 from arms.store import WHOLE_RING, Store
 from arms.writes import Put, Remove
 from squid import Space
+from tests.arms.test_rendezvous_brute_force import data_profiles, small_space
 
 INTERESTS = [
     "type=*", "type", "degree=*", "type=*, degree=*", "type=* | degree=*", "type=a*", "type=a",
@@ -183,6 +185,23 @@ def test_a_retrieval_is_the_same_from_memory_and_from_the_file(
             pages.append(point.pages(wanted, rows_max=rows))
     assert pages[0] == pages[1]
     point.store.close()
+
+
+def test_interests_in_words_that_begin_alike_are_not_all_candidates(point: Point) -> None:
+    for room in range(200):
+        point.post(post("notify_data", f"type=building.floor.room{room}", f"w{room}"))
+        point.post(post("notify_data", f"degree={20 + room / 1e4}..{20.0001 + room / 1e4}"))
+    data = region_of(LAB, post("store", "type=building.floor.room7, degree=20.01"))
+    assert 2 <= len(point.store.candidates.index.meeting(Kind.INTEREST, data)) <= 5
+
+
+@given(st.sampled_from(DATA) | data_profiles())
+@settings(max_examples=200, deadline=None)
+def test_data_are_asked_for_where_their_values_lie(text: str) -> None:
+    profile = Profile.parse(text)
+    for space in (LAB, small_space(1), small_space(4)):
+        (box,) = region_of_profile(space, profile, Action.STORE).fine_boxes
+        assert [FineBoxes(space).of(profile) for _ in range(2)] == [box] * 2
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 5, 8])

@@ -31,7 +31,6 @@ def small() -> Iterator[None]:
             for name, value in values.items():
                 patch.setattr(module, name, value)
         patch.setattr(shelves, "BLOCKS_AT_ONCE", 3)
-        patch.setattr(shelves, "MANY_BLOCKS", 5)
         patch.setattr(shelves, "MANY_MATCHES", 1)
         patch.setattr(packed, "MERGED_MAX", 2)
         patch.setattr(packed, "FEW", 3)
@@ -126,7 +125,8 @@ class Interleaved(RuleBasedStateMachine):
     def ask_for_points(self, data: st.DataObject) -> None:
         point = st.tuples(*[st.integers(0, 2**BITS - 1)] * self.dimensions)
         points = data.draw(st.lists(point, max_size=8))
-        found = self.index.meeting_points(np.array(points, np.int64).reshape(-1, self.dimensions))
+        cells = np.array(points, np.int64).reshape(-1, self.dimensions)
+        found = self.index.meeting_each(cells, cells)
         for cells, codes in zip(points, found, strict=True):
             assert sorted(codes.tolist()) == self.meeting([(cell, cell) for cell in cells])
 
@@ -192,7 +192,7 @@ def test_all_sizes_of_space_fit(dimensions: int, bits: int) -> None:
     index.load(np.arange(100), lows[:100], highs[:100])
     index.add(range(100, 200), np.stack((lows, highs), axis=2)[100:].tolist())
     points = np.concatenate((lows[:50], highs[:50]))
-    each = index.meeting_points(points)
+    each = index.meeting_each(points, points)
     for point, codes in zip(points, each, strict=True):
         wanted = np.flatnonzero(((lows <= point) & (point <= highs)).all(axis=1)).tolist()
         found = index.meeting(point.tolist(), point.tolist())
@@ -212,3 +212,66 @@ def test_points_come_with_their_places_on_the_curve() -> None:
         i: curve.encode(point) for i, point in enumerate(points.tolist()) if max(point) < 1 << 20
     }
     assert index.places([0] * 3, [(1 << 21) - 1] * 3, blocks_max=3) is None
+
+
+@pytest.mark.parametrize("dimensions", [1, 3, 5, 8])
+def test_boxes_that_differ_in_their_last_bits_only_are_in_order_too(dimensions: int) -> None:
+    bits, size = 31, 6_400
+    rng = np.random.default_rng(3)
+    cells = np.full((size, dimensions), 1 << bits - 2)
+    cells[:, -1] += rng.permutation(size)
+    index = PackedIndex(dimensions, bits)
+    index.load(np.arange(size), cells, cells)
+    for code in range(0, size, 100):
+        found = index.places(cells[code], cells[code], blocks_max=1)
+        assert found is not None
+        assert found[0].tolist() == [code]
+
+
+class Points(RuleBasedStateMachine):
+    """Points that are added, deleted and tidied, and walked in the order of the curve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curve = Curve(2, 2)
+        self.index = PackedIndex(2, 2, of_points=True)
+        self.keys: dict[int, int] = {}
+        self.next = 0
+
+    @rule(cells=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=9))
+    def add(self, cells: list[tuple[int, int]]) -> None:
+        codes = np.arange(self.next, self.next + len(cells))
+        self.next += len(cells)
+        self.keys |= dict(zip(codes.tolist(), map(self.curve.encode, cells), strict=True))
+        self.index.add_points(codes, np.array(cells))
+
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        if self.keys:
+            code = st.sampled_from(sorted(self.keys))
+            codes = data.draw(st.lists(code, min_size=1, max_size=9, unique=True))
+            keys = [self.keys.pop(code) for code in codes]
+            assert self.index.discard_points(codes, keys) == len(codes)
+            assert self.index.discard_points(codes, keys) == 0
+
+    @rule(steps=st.integers(1, 3))
+    def tidy(self, steps: int) -> None:
+        for _ in range(steps):
+            self.index.tidy()
+
+    @rule(first=st.integers(0, 16), last=st.integers(0, 15), count=st.integers(1, 9))
+    def walk(self, first: int, last: int, count: int) -> None:
+        found: list[tuple[int, int]] = []
+        while first <= last:
+            codes, keys, upto = self.index.walk(first, last, count)
+            part = list(zip(keys.tolist(), codes.tolist(), strict=True))
+            assert [key for key, _ in part] == sorted(key for key, _ in part)
+            wanted = {(key, code) for code, key in self.keys.items() if first <= key <= upto}
+            assert sorted(part) == sorted(wanted)
+            assert first <= upto <= last
+            found += part
+            first = upto + 1
+
+
+Points.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+test_a_walk_gives_all_points_in_order_whatever_happened_before = Points.TestCase

@@ -34,7 +34,7 @@ def small_space(dimensions: int) -> Space:
 
 
 ATTRIBUTES = ("a0", "a1", "a2", "plain")  # `plain` is no dimension and has texts and numbers
-WORDS = ("ab", "abc", "b", "ba")
+WORDS = ("ab", "abc", "b", "ba", "abc-floor-room1", "abc-floor-room2")
 
 
 def is_text(attribute: str) -> bool:
@@ -42,7 +42,7 @@ def is_text(attribute: str) -> bool:
 
 
 words = st.sampled_from(WORDS)
-numbers = st.sampled_from(("0", "1", "0.5", "4", "9", "12"))
+numbers = st.sampled_from(("0", "1", "0.5", "0.500001", "4", "9", "12"))
 
 
 def number_ranges() -> st.SearchStrategy[str]:
@@ -54,9 +54,10 @@ def number_ranges() -> st.SearchStrategy[str]:
 def value(attribute: str, *, many: bool) -> st.SearchStrategy[str]:
     """Return what may follow an attribute: in data, or (many) also what stands for many values."""
     if is_text(attribute):
-        options = [words.map("={}".format), st.just("")]
+        options = [words.map("={}".format), st.sampled_from(("", "=7", "=1e20"))]
         if many:
-            options += [st.sampled_from(("=a*", "=ab*", "=b*", "=*", "=ab..b", ">=abc"))]
+            prefixes = ("=a*", "=ab*", "=b*", "=1*", "=abc-floor-room*")
+            options += [st.sampled_from((*prefixes, "=*", "=ab..b", ">=abc", "=7..9"))]
     else:
         options = [numbers.map("={}".format), number_ranges(), st.just("")]
         if many:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from arms.message import Kind, Voters, region_of
 from arms.rows import INSERT, write_row
 from arms.store import WHOLE_RING, Store
 from arms.writes import Put, Remove
-from squid import Space
+from squid import Anything, Space
 from tests.arms.rendezvous_point import stored_after
 
 OTHER = Space.from_toml(LAB.to_toml().replace("version = 1", "version = 2"))
@@ -119,7 +120,9 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     newer = sqlite3.connect(path)
     newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
     newer.close()
-    refused(path, "has schema version 4, newer than this Meteor's 3; it was left as it is")
+    ours = len(schema.MIGRATIONS)
+    newer_than = f"has schema version {ours + 1}, newer than this Meteor's {ours}"
+    refused(path, f"{newer_than}; it was left as it is")
 
 
 def test_another_spaces_store_is_refused(tmp_path: Path) -> None:
@@ -164,13 +167,22 @@ def r_trees(writer: sqlite3.Connection) -> None:
         writer.execute(f"INSERT INTO {kind}_box VALUES (64, 1, 2, 3, 4)")
 
 
-def test_a_store_of_version_2_finds_its_regions_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def ring_cells(writer: sqlite3.Connection) -> None:
+    """Add a box as version 3 had them."""
+    writer.execute("INSERT INTO interest_box VALUES (1, 0, 0, 1, 2, 3, 4)")
+
+
+@pytest.mark.parametrize(("version", "boxes"), [(2, r_trees), (3, ring_cells)])
+def test_a_store_with_coarser_boxes_finds_its_regions_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    boxes: Callable[[sqlite3.Connection], None],
 ) -> None:
     path = tmp_path / "store.db"
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
     writer, reader = schema.open_store(path, LAB)
-    r_trees(writer)
+    boxes(writer)
     messages = [
         post("notify_data", "type=b* | degree>7", "w1"),
         post("notify_interest", "type=*, degree=3", "o1"),
@@ -227,16 +239,107 @@ def test_a_store_of_version_1_is_taken_over_with_what_it_has(
     store.close()
 
 
+VERSION_3 = """
+    CREATE TABLE message (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+        action TEXT NOT NULL, profile TEXT NOT NULL, identifier INTEGER NOT NULL,
+        point INTEGER NOT NULL, stored_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,
+        sender TEXT NOT NULL, reply_to TEXT NOT NULL, credential TEXT NOT NULL,
+        context TEXT NOT NULL, modifiers TEXT NOT NULL, data BLOB NOT NULL,
+        term INTEGER NOT NULL DEFAULT 0, voters TEXT NOT NULL DEFAULT '',
+        digest INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE tombstone (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, taker TEXT NOT NULL,
+        identifier INTEGER NOT NULL, expires_ms INTEGER NOT NULL, point INTEGER NOT NULL DEFAULT 1
+    );
+    CREATE INDEX "idx_message_kind_point_identifier_id"
+        ON "message" ("kind", "point", "identifier", "id");
+    CREATE INDEX "idx_message_expires_ms" ON "message" ("expires_ms");
+    CREATE INDEX "idx_tombstone_expires_ms" ON "tombstone" ("expires_ms");
+    CREATE TABLE space (name TEXT, version INTEGER, fingerprint TEXT, definition TEXT);
+    CREATE INDEX idx_tombstone_identifier_id ON tombstone (identifier, id);
+    CREATE TABLE ballot (
+        id TEXT PRIMARY KEY, term INTEGER NOT NULL, voters TEXT NOT NULL, round INTEGER NOT NULL,
+        leader INTEGER NOT NULL, accepted_round INTEGER NOT NULL, accepted_leader INTEGER NOT NULL,
+        value TEXT NOT NULL, expires_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX idx_ballot_expires_ms ON ballot (expires_ms);
+    CREATE TABLE data_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER, high_0 INTEGER,
+        low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    CREATE TABLE interest_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER,
+        high_0 INTEGER, low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    CREATE TABLE advertisement_box (seq INTEGER, box INTEGER, exact INTEGER, low_0 INTEGER,
+        high_0 INTEGER, low_1 INTEGER, high_1 INTEGER, PRIMARY KEY (seq, box)) WITHOUT ROWID;
+    PRAGMA application_id = 1296389189;
+    PRAGMA user_version = 3;
+"""
+"""What the Meteor of that version made."""
+
+
+def test_a_store_of_version_3_keeps_all_it_has_and_the_numbers_it_gave(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    old = sqlite3.connect(path)
+    old.executescript(VERSION_3)
+    old.execute(
+        "INSERT INTO space VALUES (?, ?, ?, ?)",
+        (LAB.name, LAB.version, LAB.fingerprint(), LAB.to_toml()),
+    )
+    messages = [
+        *(post("store", f"type=a, degree={degree}", f"d{degree}") for degree in (7, 5, 6)),
+        post("store", "type=a, degree=1..3", "region"),
+        post("store", "meteor.inbox=desk", "note"),
+        post("notify_data", "type=a, degree=5", "w1"),
+        post("store", "type=a, degree=9", "newest"),
+    ]
+    for message in messages:
+        kind, region = message.stored_as, region_of(LAB, message)
+        assert kind is not None
+        old.execute(INSERT, write_row(0, kind, message, region))
+        if not region.is_point:
+            (box,) = region.boxes
+            (seq,) = old.execute("SELECT max(seq) FROM message").fetchone()
+            ends = [end for axis in box for end in axis]
+            old.execute(f"INSERT INTO {kind}_box VALUES (?, 0, 0, ?, ?, ?, ?)", (seq, *ends))
+    old.execute("DELETE FROM message WHERE id = 'newest'")
+    old.execute("INSERT INTO tombstone VALUES (3, 'newest', 'taker', 5, ?, 1)", (10**15,))
+    old.commit()
+    old.close()
+    for number in range(2):
+        store = Store(path, LAB)
+        assert store.newest() == (7 + number, 3)
+        ids = {stored.message.id: stored.message for stored in stored_after(store, 0, 0, 9)}
+        assert list(ids.values())[:6] == messages[:6]
+        names = Names()
+        store.digests.names(0, (0, 2**63 - 1), names, (0, ""), 99)
+        assert {"d7", "d5", "d6", "note", "w1"} == set(names.messages) - {"d8"}
+        assert [stone.taker for stone in names.stones.values()] == ["taker"]
+        everything = region_of(LAB, post("retrieve", "type=a, degree=5..7"))
+        found = [
+            stored.message.id
+            for _, stored in store.candidates.points(0, everything, WHOLE_RING, {})
+        ]
+        assert sorted(found) == ["d5", "d6", "d7"]
+        store.apply(0, [[Put(post("store", "type=a, degree=8", "d8"))]])
+        assert store.newest() == (8, 3)  # that of what was deleted is not used again
+        store.close()
+    old = sqlite3.connect(path)
+    indexed = "SELECT count(*) FROM message INDEXED BY idx_message_listed WHERE " + schema.LISTED
+    assert old.execute(indexed).fetchone() == (3,)
+    old.close()
+
+
 def test_steps_run_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     make(path)
+    before = len(schema.MIGRATIONS)
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column, fill_column))
     for _ in range(2):
         store = Store(path, LAB)
         assert store.counts(0)[Kind.DATA] == 5
         store.close()
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (5,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (before + 2,)
     assert {row["heard"] for row in tables.table("message").rows} == {3}
     tables.close()
 
@@ -257,7 +360,7 @@ def test_a_step_that_fails_leaves_the_version_before(
     with pytest.raises(StoreError, match=r"can't open .*no such column: nonsense"):
         Store(path, LAB)
     tables = sqlite_utils.Database(path)
-    assert tables.execute("PRAGMA user_version").fetchone() == (4,)
+    assert tables.execute("PRAGMA user_version").fetchone() == (len(steps) + 1,)
     assert {row["heard"] for row in tables.table("message").rows} == {0}
     tables.close()
     monkeypatch.setattr(schema, "MIGRATIONS", (*steps, add_column))
@@ -341,5 +444,5 @@ def test_anyone_can_open_a_store_and_understand_it(tmp_path: Path) -> None:
     )
     assert [tuple(row.values())[:3] for row in boxes] == [("w1", 0, 0), ("w1", 1, 0)]
     (offer,) = tables.table("advertisement_box").rows
-    assert (offer["low_0"], offer["high_0"]) == (1, 2**LAB.bits - 1)
+    assert (offer["low_0"], offer["high_0"]) == LAB.grid.interval(0, [Anything()])
     tables.close()

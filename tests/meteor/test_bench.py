@@ -128,15 +128,15 @@ def test_figures_are_printed_even_if_the_plot_fails(
 def test_matching_is_reported_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meteor.bench.match.CHANGES", 300)
     monkeypatch.setattr("meteor.bench.match.REPEATS", 2)
-    command = ["bench", "match", "--sizes", "200", "--dimensions", "2,6", "--seconds", "0.01"]
+    command = ["bench", "match", "--sizes", "200", "--dimensions", "3,6", "--seconds", "0.01"]
     result = CliRunner().invoke(cli, [*command, "--json"])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     forward, backward, changes, opening, peer = report["sections"]
     for section in (forward, backward):
         assert [row["case"].split(",")[1] for row in section["rows"]] == [
-            " 2d",
-            " 2d",
+            " 3d",
+            " 3d",
             " 6d",
             " 6d",
         ]
