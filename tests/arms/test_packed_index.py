@@ -154,6 +154,18 @@ Interleaved.TestCase.settings = settings(max_examples=30, stateful_step_count=30
 test_any_interleaving_answers_like_a_look_at_every_box = Interleaved.TestCase
 
 
+def test_boxes_of_one_message_that_share_a_key_are_counted_once_each() -> None:
+    """The first of them goes to a sorted shelf with others, the second to the tail behind it."""
+    wide, boxes = ((0, 15),), [((0, 12),), ((1, 11),)]
+    index = PackedIndex(1, BITS)
+    index.add([0, 1], [wide, wide])
+    index.add([2, 2], boxes)
+    assert index.discard([2, 2], boxes) == 2
+    assert len(index) == 2
+    assert index.discard([0], [wide]) == 1
+    assert index.meeting([3], [3]).tolist() == [1], "its shelf was not taken for empty"
+
+
 def test_boxes_that_share_no_block_are_tidied_to_an_end() -> None:
     wide, narrow = (0, 2**BITS - 1), (3, 4)
     boxes = list(product((wide, narrow), repeat=3))  # each is alone in its block
