@@ -21,7 +21,11 @@ def test_all_flows_come_to_their_end() -> None:
     flat, paced, watched, rings = report["sections"]
     assert len(flat["rows"]) == 3
     assert len(paced["rows"]) == 2
-    assert [row["watches"] for row in watched["rows"]] == ["0", "100"]
+    assert [(row["system"], row["watches"]) for row in watched["rows"]] == [
+        (system, watches)
+        for watches in ("0", "100")
+        for system in ("meteor", "meteor, space not learnt")
+    ]
     assert [(row["peers"], row["posts"]) for row in rings["rows"]] == [
         ("1", "transient"),
         ("1", "durable"),
