@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arms.errors import MessageError
-from arms.limits import DATA_BYTES_MAX, TEXT_FIELD_MAX, TIME_MS_MAX
-from arms.message import Action, Header, Message, Voters
+from arms.limits import TEXT_FIELD_MAX, TIME_MS_MAX
+from arms.message import Action, Header, Message, Voters, check_data
 from arms.sites import Site, Sites
 
 
@@ -122,7 +122,4 @@ def check_columns(ids: list[Any], profiles: list[Any], data: list[Any]) -> None:
         raise MessageError("messages have texts as ids and profiles, and bytes as data")
     if "" in ids or max(map(len, ids)) > TEXT_FIELD_MAX:
         raise MessageError(f"an id has 1 to {TEXT_FIELD_MAX} characters")
-    if max(map(len, data)) > DATA_BYTES_MAX:
-        raise MessageError(
-            f"{max(map(len, data)):,} bytes of data; a message carries at most {DATA_BYTES_MAX:,}"
-        )
+    check_data(max(data, key=len))

@@ -197,10 +197,7 @@ class Message:
                 f"the space {space.name!r} is closed and does not know {', '.join(unknown)}; "
                 f"it knows {known}"
             )
-        if len(self.data) > DATA_BYTES_MAX:
-            raise MessageError(
-                f"{len(self.data):,} bytes of data; a message carries at most {DATA_BYTES_MAX:,}"
-            )
+        check_data(self.data)
         region_of(space, self)
 
     def _check_inbox(self) -> None:
@@ -275,6 +272,15 @@ class Message:
                 raise MessageError(f"no action {action!r}; there are {', '.join(Action)}")
             case _:
                 raise MessageError("what came is not a message")
+
+
+def check_data(data: bytes) -> bytes:
+    """Return the data when a message can carry them."""
+    if len(data) > DATA_BYTES_MAX:
+        raise MessageError(
+            f"{len(data):,} bytes of data; a message carries at most {DATA_BYTES_MAX:,}"
+        )
+    return data
 
 
 def check_ttl(seconds: float) -> float:

@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 DEFAULT_PEER = "127.0.0.1:7400"
 HOW_TO_START = (
-    "Start a local ring with `make up` or `meteor up`, or name a peer of another ring with "
-    "--peer HOST:PORT."
+    "Start a local ring with `make up` or `meteor up`, or name another peer with --peer HOST:PORT."
 )
 TIDY_SECONDS = 1.0
 """After Ctrl-C: time to withdraw a watch from the ring, if the ring is still there."""

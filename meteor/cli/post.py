@@ -31,7 +31,7 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 def _read_duration(ctx: click.Context, option: click.Parameter, value: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", value.strip())
     if found is None:
-        raise click.BadParameter(f"{value!r} is no time; write seconds, or 10m, 2h, 1d")
+        raise click.BadParameter(f"{value!r} is no time; write seconds (0 or more), or 10m, 2h, 1d")
     return float(found[1]) * UNITS[found[2]]
 
 

@@ -108,6 +108,7 @@ def _fields(report: RingReport) -> dict[str, Any]:
     return asdict(report) | {
         "whole": report.complete and not broken_links(report),
         "not_answering": silent_peers(report),
+        "lost": lost_peers(report),
     }
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import trio
 
-from arms.message import Action
+from arms.limits import TTL_SECONDS_MAX
+from arms.message import Action, check_data, check_ttl
 from arms.profile import Profile
 from meteor.client.requests import POSTS_PER_REQUEST, batches, input_errors
 from meteor.client.results import Post, Receipt, made, read_outcome
@@ -184,7 +185,7 @@ def requests_of(posts: Sequence[Post]) -> Iterator[Plain | Sequence[Post]]:
         if plain is not None:
             yield plain
         else:
-            yield from batches(some, _size)
+            yield from batches(map(_checked, some), _size)
 
 
 def _plain(posts: Sequence[Post]) -> Plain | None:
@@ -196,6 +197,7 @@ def _plain(posts: Sequence[Post]) -> Plain | None:
         {*map(type, profiles)} != {str}
         or {*map(type, data)} != {bytes}
         or not {*map(type, ttls)} <= {int, float}
+        or not all(0 <= ttl <= TTL_SECONDS_MAX for ttl in {*ttls})
         or actions.count(Action.STORE) < len(posts)
         or any(contexts)
         or not all(map(str.isascii, profiles))
@@ -203,6 +205,12 @@ def _plain(posts: Sequence[Post]) -> Plain | None:
     ):
         return None
     return Plain(profiles, data, ttls)
+
+
+def _checked(post: Post) -> Post:
+    if not isinstance(post, Post):
+        raise InputError(f"what is posted are `Post`s, not {type(post).__name__}: {post!r}")
+    return post
 
 
 def _size(post: Post) -> int:
@@ -222,15 +230,16 @@ def checked_profile(profile: str) -> str:
 
 def checked_data(data: bytes | str) -> bytes:
     """Return data as they are sent."""
-    if type(data) is bytes:
-        return data
     if not isinstance(data, (bytes, bytearray, memoryview, str)):
         raise InputError(f"data are bytes or text, not {type(data).__name__}: encode them first")
-    return data.encode() if isinstance(data, str) else bytes(data)
+    sent = data.encode() if isinstance(data, str) else bytes(data)
+    with input_errors():
+        return check_data(sent)
 
 
 def checked_ttl(ttl: float) -> float:
-    """Return a TTL that is a number; whether it is a good one, the ring says."""
+    """Return a TTL that is one: else all that share its request would be refused."""
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         raise InputError(f"a TTL is a number of seconds, not {ttl!r}")
-    return ttl
+    with input_errors():
+        return check_ttl(ttl)

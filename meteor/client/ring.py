@@ -158,7 +158,7 @@ class Ring:
                 outcomes = await self._poster.many(posts)
             else:
                 outcomes = await self._post_all(posts)
-        except Busy as error:
+        except (Busy, InputError) as error:
             outcomes = [error] * count  # refused before anything happened
         except MeteorError as error:
             outcomes = [NoAnswer(f"{error}; it may or may not be stored")] * count

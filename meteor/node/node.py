@@ -265,6 +265,8 @@ class Node:
                     if await self._in_a_ring(contact):
                         return contact
                 await trio.sleep(self.config.discover_seconds / 10)
+        if contacts:
+            log.warning("nobody answers at %s: this peer begins alone", ", ".join(contacts[:5]))
         return None
 
     async def _in_a_ring(self, contact: str) -> bool:

@@ -337,7 +337,7 @@ class Overlay:
         before = self._chord.successors
         await self._drive(self._chord.meet(other))
         if self._chord.successors != before:
-            log.info("met %s, and with it another ring", other.address)
+            log.info("met %s, which had another place or another ring", other.address)
             self._announce()
             self._wake.set()
 

@@ -192,6 +192,43 @@ async def test_posts_of_all_kinds_have_their_receipts_in_order(tmp_path: Path) -
         assert found == {str(posts[i].data) for i in (0, 1, 3, 6)}
 
 
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (Post("type=bad", b"", ttl=-1), "a TTL of -1 s; it must be 0 to"),
+        (Post("type=bad", b"", ttl=float("nan")), "a TTL of nan s"),
+        (Post("type=bad", b"", ttl=1e9), "it must be 0 to 31,622,400 seconds"),
+        (Post("type=bad", bytes(2_000_000)), "2,000,000 bytes of data; a message carries at most"),
+    ],
+)
+async def test_a_post_that_can_not_be_costs_its_neighbours_nothing(
+    tmp_path: Path, bad: Post, why: str
+) -> None:
+    """Neither those of the same call, nor those of other tasks that share its request."""
+    async with ring_of(1, tmp_path) as ring, connect(ring.address) as client:
+        before, failed, after = await client.post_many(
+            [Post("type=good", b"1"), bad, Post("type=good", b"2")]
+        )
+        assert why in failed.error
+        assert "may or may not" not in failed.error
+        assert before.complete
+        assert after.complete
+        async with trio.open_nursery() as nursery:
+            for i in range(3, 9):
+                nursery.start_soon(client.store, "type=good", str(i))
+            with pytest.raises(InputError, match=why):
+                await client.store(bad.profile, bad.data, ttl=bad.ttl)
+        found = {item.text async for item in client.retrieve("type=*")}
+        assert found == {str(i) for i in range(1, 9)}
+
+
+async def test_what_is_no_post_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    async with ring_of(1, tmp_path) as ring, connect(ring.address) as client:
+        with pytest.raises(InputError, match="what is posted are `Post`s, not str: 'type=a'"):
+            await client.post_many([Post("type=good"), "type=a"])  # type: ignore[list-item]
+        assert [item async for item in client.retrieve("type=*")] == []
+
+
 async def test_a_post_goes_straight_to_its_owner_and_is_found_from_everywhere(
     tmp_path: Path,
 ) -> None:
