@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,8 +57,8 @@ SWEEP_ROWS = 100
 """Expired rows removed in one transaction, so that posts never wait long for it."""
 
 
-Tell = Callable[[Told, str, Sequence[tuple[str, str]]], None]
-"""Sends messages to watchers that are reached through one peer: (client, watch) each."""
+Tell = Callable[[Iterable[tuple[Told, Mapping[str, Sequence[tuple[str, str]]]]]], None]
+"""Sends messages to watchers, (client, watch) each, by the peer that they are reached through."""
 
 
 class RendezvousPoint:
@@ -173,13 +173,14 @@ class RendezvousPoint:
         placed = Placed(copies=copies, matches=[theirs.count for theirs in ours])
         for row in repeated:
             placed.matches[row] = 0
+        news = []
         for theirs, rows in _alike(ours):
             placed.notes |= dict.fromkeys(rows, theirs.notes) if theirs.notes else {}
             new = [row for row in rows if row not in repeated] if repeated else rows
             if theirs.ways and new:
                 items = told_of(batch if len(new) == len(batch) else batch.part(new))
-                for address, targets in theirs.ways.items():
-                    self._tell(items, address, targets)
+                news.append((items, theirs.ways))
+        self._tell(news)
         return placed
 
     async def sweep(self) -> int:

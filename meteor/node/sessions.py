@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import trio
 
@@ -59,6 +59,7 @@ class Sessions:
         """Notifications that could not be delivered."""
         self._address, self._links = address, links
         self._clients: dict[str, Session] = {}
+        self._offered: dict[Session, None] = {}  # those for which something was queued just now
         self._behind: dict[Session, None] = {}  # those that lag, in the order in which they began
         self._ways: dict[str, _Waiting] = {}
         self._nursery: trio.Nursery | None = None
@@ -93,22 +94,26 @@ class Sessions:
         for note in notifications:
             _, ways = targets.setdefault(note.message.id, (told(note.message), {}))
             ways.setdefault(note.reply_to, []).append((note.to, note.watch))
-        for item, ways in targets.values():
-            for address, pairs in ways.items():
-                self.tell(item, address, pairs)
+        self.tell(targets.values())
 
-    def tell(self, items: Told, address: str, targets: Sequence[Target]) -> None:
-        """Send messages on their way to the same watchers, all reached through one peer."""
-        if address == self._address:
-            self._deliver(items, targets)
-            return
-        for part in _parts(targets):
-            way = self._way(address)
-            self.lost += (len(items) - way.put(items, part)) * len(part)
-            way.wake()
+    def tell(self, news: Iterable[tuple[Told, Mapping[str, Sequence[Target]]]]) -> None:
+        """Send messages on their way, each to its watchers by the peer that can reach them.
+
+        All are queued before any is sent: so what one client gets of them shares a frame.
+        """
+        for items, ways in news:
+            for address, targets in ways.items():
+                if address == self._address:
+                    self._deliver(items, targets)
+                    continue
+                for part in _parts(targets):
+                    way = self._way(address)
+                    self.lost += (len(items) - way.put(items, part)) * len(part)
+                    way.wake()
+        self._send()
 
     def _deliver(self, items: Told, targets: Sequence[Target]) -> None:
-        """Hand messages to clients that are connected here."""
+        """Queue messages for clients that are connected here."""
         watches: dict[str, list[str]] = {}
         for client, watch in targets:
             watches.setdefault(client, []).append(watch)
@@ -119,8 +124,14 @@ class Sessions:
                 log.debug("client %s is not here any more; its watch runs out", client)
             else:
                 self.lost += session.offer(items, ids)
-                if session.lagging:
-                    self._behind[session] = None
+                self._offered[session] = None
+
+    def _send(self) -> None:
+        for session in self._offered:
+            self.lost += session.send()
+            if session.lagging:
+                self._behind[session] = None
+        self._offered.clear()
 
     @property
     def is_lagging(self) -> bool:
@@ -164,6 +175,7 @@ class Sessions:
         """Take deliveries from another peer."""
         for items, targets in read(body):
             self._deliver(items, _read_targets(targets))
+        self._send()
         return True
 
     async def serve(self, client: str, session: Session) -> None:
@@ -187,27 +199,30 @@ class Session:
         self._progress = trio.Event()
 
     def offer(self, items: Told, watches: list[str]) -> int:
-        """Send messages, or queue them; returns how many notifications are lost.
-
-        They are when the client is too slow, or gone.
-        """
-        first = not self.waiting
+        """Queue messages; returns how many notifications are lost as the client is too slow."""
         lost = (len(items) - self.waiting.put(items, watches)) * len(watches)
         self._missed += lost
-        if first and self.waiting and self._channel.is_free:
-            try:
-                self._channel.push_now("notify", self._next())
-            except ConnectionLost:
-                self.waiting.close()
-                return len(items) * len(watches)
-        if self.waiting:
-            self.waiting.wake()
         return lost
 
-    def _next(self) -> Value:
-        """Take what goes into one frame."""
+    def send(self) -> int:
+        """Send what waits, at once if nothing is on its way before it; returns how many are lost.
+
+        They are when the client is gone.
+        """
+        if self.waiting and self._channel.is_free:
+            batch = self.waiting.take()
+            try:
+                self._channel.push_now("notify", self._frame(batch))
+            except ConnectionLost:
+                self.waiting.close()
+                return sum(len(items) * len(watches) for items, watches in batch)
+        if self.waiting:
+            self.waiting.wake()
+        return 0
+
+    def _frame(self, batch: Sequence[Group]) -> Value:
         missed, self._missed = self._missed, 0
-        return [*columns(self.waiting.take()), missed]
+        return [*columns(batch), missed]
 
     @property
     def lagging(self) -> bool:
@@ -226,7 +241,7 @@ class Session:
         try:
             while True:
                 await self.waiting.some()
-                await self._channel.push("notify", self._next())
+                await self._channel.push("notify", self._frame(self.waiting.take()))
                 await trio.lowlevel.checkpoint()  # a full queue is many frames
                 if not self.waiting.is_half_full:
                     self._patience = True
